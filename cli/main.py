@@ -1,0 +1,40 @@
+"""The `homing` command. Each sub-command is a small module, imported only when it is called."""
+
+from __future__ import annotations
+
+import importlib
+
+import click
+
+COMMANDS = {
+    "up": "Run everything on this machine from one file.",
+    "control": "Run the control service: membership, health, xDS, API.",
+    "ext-proc": "Run one picker behind Envoy's ext_proc filter.",
+    "sim": "Run one simulated vLLM replica.",
+    "check": "Validate the file.",
+    "render": "Write Envoy configuration, whole or in fragments.",
+}
+
+
+class LazyGroup(click.Group):
+    """Imports `homing.cli.<name>` and takes its `command` only when needed: children must start fast."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"homing.cli.{cmd_name.replace('-', '_')}")
+        command: click.Command = module.command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="homing")
+def main() -> None:
+    """homing brings every conversation home: each turn goes to the vLLM replica that holds its KV cache."""

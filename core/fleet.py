@@ -1,0 +1,188 @@
+"""Who serves what: replicas in pools, pools in a fleet.
+
+A Fleet is frozen. Every change makes a new one, and its version is the hash of its content, so that two
+processes that hold the same fleet say so by comparing one short string.
+
+Life of a replica: JOINING -> READY -> DRAINING -> GONE. A GONE replica is not in the fleet.
+Health is a second axis: a READY replica that fails its probes keeps its membership (the hash's size
+follows membership) and leaves the hash's table until it answers again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from hashlib import blake2b
+from typing import Literal
+
+import msgspec
+
+HashPolicy = Literal["ring", "maglev"]
+
+
+class State(StrEnum):
+    JOINING = "joining"  # known, not yet proved fit to serve: takes no requests
+    READY = "ready"
+    DRAINING = "draining"  # serves its own sessions, takes no new ones
+
+
+@dataclass(frozen=True, slots=True)
+class Replica:
+    """One vLLM engine. `id` is its `hash_key`: an address may change without moving a session."""
+
+    id: str
+    address: str  # "ip:port", as Envoy knows the host; a name that does not resolve yet stays a name
+    weight: int = 1
+    state: State = State.READY
+    healthy: bool = True
+
+    @property
+    def in_hash(self) -> bool:
+        """Whether Envoy's hash table holds it: draining and slow replicas do, dead and joining ones do not."""
+        return self.healthy and self.state is not State.JOINING
+
+    @property
+    def takes_new_sessions(self) -> bool:
+        return self.healthy and self.state is State.READY
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """Replicas that serve the same model. `aliases` are other names clients may use for it."""
+
+    id: str
+    served_name: str
+    aliases: tuple[str, ...] = ()
+    hash: HashPolicy = "ring"
+    replicas: tuple[Replica, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Every model name that leads here, the served one first."""
+        return (self.served_name, *self.aliases)
+
+    def replica(self, replica_id: str) -> Replica | None:
+        return next((r for r in self.replicas if r.id == replica_id), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    pools: tuple[Pool, ...] = ()
+
+    @property
+    def version(self) -> str:
+        """Content hash, 16 hex digits."""
+        return blake2b(msgspec.json.encode(self), digest_size=8).hexdigest()
+
+    def pool(self, pool_id: str) -> Pool | None:
+        return next((p for p in self.pools if p.id == pool_id), None)
+
+    def apply(self, event: Event) -> Fleet:
+        """The fleet after `event`; the same object when nothing changed. Unknown pools and ids change nothing."""
+        changed = event.change(self)
+        return self if changed == self else changed
+
+    def with_replicas(self, pool_id: str, change: Callable[[tuple[Replica, ...]], Iterable[Replica]]) -> Fleet:
+        return Fleet(
+            tuple(replace(p, replicas=tuple(change(p.replicas))) if p.id == pool_id else p for p in self.pools)
+        )
+
+
+def encode(fleet: Fleet) -> bytes:
+    """The feed's and the last-good file's form: one line of JSON."""
+    return msgspec.json.encode(fleet)
+
+
+def decode(data: bytes) -> Fleet:
+    """The inverse of `encode`. Raises msgspec.DecodeError."""
+    return msgspec.json.decode(data, type=Fleet)
+
+
+class Event:
+    """Something that happened to the membership. Each says what it changes."""
+
+    __slots__ = ()
+
+    def change(self, fleet: Fleet) -> Fleet:
+        raise TypeError(f"{type(self).__name__} is not a membership event")
+
+
+@dataclass(frozen=True, slots=True)
+class MembershipReported(Event):
+    """A source told the whole set of one pool's replicas. Known replicas keep their state and health;
+    a new one starts in the state it was reported with; one that is no longer reported is gone."""
+
+    pool_id: str
+    replicas: tuple[Replica, ...]
+
+    def change(self, fleet: Fleet) -> Fleet:
+        def merged(known: tuple[Replica, ...]) -> Iterable[Replica]:
+            before = {r.id: r for r in known}
+            for new in self.replicas:
+                old = before.get(new.id)
+                yield new if old is None else replace(new, state=old.state, healthy=old.healthy)
+
+        return fleet.with_replicas(self.pool_id, merged)
+
+
+@dataclass(frozen=True, slots=True)
+class HealthChanged(Event):
+    """A replica's probes crossed a threshold. The first success makes a JOINING replica READY."""
+
+    pool_id: str
+    replica_id: str
+    healthy: bool
+
+    def change(self, fleet: Fleet) -> Fleet:
+        def updated(r: Replica) -> Replica:
+            if r.id != self.replica_id:
+                return r
+            state = State.READY if self.healthy and r.state is State.JOINING else r.state
+            return replace(r, healthy=self.healthy, state=state)
+
+        return fleet.with_replicas(self.pool_id, lambda known: map(updated, known))
+
+
+@dataclass(frozen=True, slots=True)
+class AddressResolved(Event):
+    """A replica's name now leads to another address. Its id, and so its sessions, stay."""
+
+    pool_id: str
+    replica_id: str
+    address: str
+
+    def change(self, fleet: Fleet) -> Fleet:
+        return fleet.with_replicas(
+            self.pool_id,
+            lambda known: (replace(r, address=self.address) if r.id == self.replica_id else r for r in known),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class DrainChanged(Event):
+    """An operator drains a replica, or takes the drain back."""
+
+    pool_id: str
+    replica_id: str
+    draining: bool
+
+    def change(self, fleet: Fleet) -> Fleet:
+        state = State.DRAINING if self.draining else State.READY
+        return fleet.with_replicas(
+            self.pool_id, lambda known: (replace(r, state=state) if r.id == self.replica_id else r for r in known)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PoolsReported(Event):
+    """A new file: pools come, go or change their names. Replicas of a pool that stays keep state and health."""
+
+    pools: tuple[Pool, ...]
+
+    def change(self, fleet: Fleet) -> Fleet:
+        known = {p.id: p for p in fleet.pools}
+        carried = Fleet(tuple(replace(p, replicas=known[p.id].replicas if p.id in known else ()) for p in self.pools))
+        for pool in self.pools:
+            carried = MembershipReported(pool.id, pool.replicas).change(carried)
+        return carried

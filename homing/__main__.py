@@ -1,0 +1,3 @@
+from homing.cli.main import main
+
+main()
