@@ -1,0 +1,193 @@
+"""The kinds of values that keys take. Each checks one value and says in words what it allows.
+
+They stand in the models as pydantic validators, and raise ValueError with those words; the same words are in docs/configuration.md.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+
+from homing.core.config.address import Address
+
+# RFC 9110 5.6.2 `token`, lower case since HTTP/2 (RFC 9113 8.2.1).
+_FIELD_NAME = re.compile(r"[a-z0-9!#$%&'*+.^_`|~-]{1,64}", re.ASCII)
+_HOP_BY_HOP = frozenset(
+    ("connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade")  # RFC 9110 7.6.1
+)
+_OF_THE_MESSAGE = frozenset(("host", "content-length", "content-type", "content-encoding", "accept", "expect", "date"))
+# The session id goes back to the client and on to the replica: a credential must not.
+_CREDENTIALS = frozenset(("authorization", "proxy-authorization", "proxy-authenticate", "cookie", "set-cookie"))
+_PER_REQUEST = frozenset(
+    ("x-request-id", "request-id", "x-client-request-id", "x-amzn-requestid", "x-amzn-trace-id", "traceparent",
+     "tracestate", "x-b3-traceid", "x-b3-spanid", "x-cloud-trace-context")
+)  # fmt: skip
+_OURS = ("x-homing-", "x-envoy-", "x-gateway-destination-endpoint", "x-session-close")
+
+
+@dataclass(frozen=True, slots=True)
+class Integer:
+    low: int
+    high: int
+
+    @property
+    def allowed(self) -> str:
+        return f"an integer from {self.low} to {self.high}"
+
+    def __call__(self, value: object) -> int:
+        if isinstance(value, int) and not isinstance(value, bool) and self.low <= value <= self.high:
+            return value
+        raise ValueError(self.allowed)
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A finite number; kept as float."""
+
+    low: float
+    high: float
+
+    @property
+    def allowed(self) -> str:
+        return f"a number from {self.low:g} to {self.high:g}"
+
+    def __call__(self, value: object) -> float:
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            number = float(value) if abs(value) <= self.high else math.inf  # also an int that no float holds
+            if self.low <= number <= self.high:
+                return number
+        raise ValueError(self.allowed)
+
+
+@dataclass(frozen=True, slots=True)
+class Switch:
+    allowed: str = "true or false"
+
+    def __call__(self, value: object) -> bool:
+        if isinstance(value, bool):
+            return value
+        raise ValueError(self.allowed)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    choices: tuple[str, ...]
+
+    @property
+    def allowed(self) -> str:
+        return " or ".join(self.choices)
+
+    def __call__(self, value: object) -> str:
+        if isinstance(value, str) and value in self.choices:
+            return value
+        raise ValueError(self.allowed)
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """Text of one form. `allowed` is the pattern in words."""
+
+    pattern: str
+    allowed: str
+    reserved: tuple[str, ...] = ()  # prefixes
+
+    def __call__(self, value: object) -> str:
+        if isinstance(value, str):
+            if re.fullmatch(self.pattern, value, re.ASCII) and not value.startswith(self.reserved):
+                return value
+            raise ValueError(self.allowed)
+        # An id like 7 is fine but for its type, and the pattern alone would not say so.
+        hint = f' (as text: "{value}", in quotes)' if isinstance(value, bool | int | float) else ""
+        raise ValueError(self.allowed + hint)
+
+
+@dataclass(frozen=True, slots=True)
+class FieldName:
+    """The name of a request header that says the same thing over a whole session; made lower case."""
+
+    allowed: str = (
+        "a header's name of up to 64 characters that names a session or a tenant: not x-homing-*, x-envoy-*, a"
+        " hop-by-hop or content header, a credential, nor an id of one request (x-request-id, traceparent)"
+    )
+
+    def __call__(self, value: object) -> str:
+        if isinstance(value, str):
+            name = value.lower()
+            unfit = name in _HOP_BY_HOP | _OF_THE_MESSAGE | _CREDENTIALS | _PER_REQUEST
+            if _FIELD_NAME.fullmatch(name) and not unfit and not name.startswith(_OURS):
+                return name
+        raise ValueError(self.allowed)
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where a replica is: an IP address or a name to resolve."""
+
+    allowed: str = (
+        "host:port without a scheme: an IP address ([...] around IPv6) or a DNS name, and a port from 1 to 65535"
+    )
+
+    def __call__(self, value: object) -> Address:
+        return _address(value, self.allowed)
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """Where a process of ours listens: an IP literal, since Envoy takes no name there."""
+
+    allowed: str = "an IP address of this machine and a port from 1 to 65535, such as 127.0.0.1:8080"
+    loopback: bool = False
+
+    def __call__(self, value: object) -> Address:
+        address = _address(value, self.allowed)
+        if address.ip is None or (self.loopback and not address.is_loopback):
+            raise ValueError(self.allowed)
+        return address
+
+
+@dataclass(frozen=True, slots=True)
+class ListOf:
+    """Checked before the items are."""
+
+    what: str
+    low: int
+    high: int
+
+    @property
+    def allowed(self) -> str:
+        return f"a list of {self.low} to {self.high} {self.what}"
+
+    def __call__(self, value: object) -> object:
+        if isinstance(value, list | tuple) and self.low <= len(value) <= self.high:
+            return value
+        raise ValueError(self.allowed)
+
+
+@dataclass(frozen=True, slots=True)
+class MapOf:
+    """Checked before the entries are."""
+
+    what: str
+    low: int
+    high: int
+
+    @property
+    def allowed(self) -> str:
+        return f"a mapping of {self.low} to {self.high} {self.what}"
+
+    def __call__(self, value: object) -> object:
+        if isinstance(value, dict) and self.low <= len(value) <= self.high:
+            return value
+        raise ValueError(self.allowed)
+
+
+def _address(value: object, allowed: str) -> Address:
+    if isinstance(value, Address):
+        return value
+    if isinstance(value, str):
+        try:
+            return Address.parse(value)
+        except ValueError:
+            pass
+    raise ValueError(allowed)

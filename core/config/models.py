@@ -1,0 +1,164 @@
+"""The configuration as values: what `homing.yaml` holds, checked, with its defaults. Every key is in
+docs/configuration.md; a test holds the two equal.
+
+All models are frozen, hashable and comparable, so a reload tells by `==` whether anything changed.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator
+
+from homing.core.config.address import Address
+from homing.core.config.kinds import (
+    Choice,
+    Endpoint,
+    FieldName,
+    Integer,
+    Listener,
+    ListOf,
+    MapOf,
+    Number,
+    Switch,
+    Text,
+)
+from homing.core.fleet import Fleet, HashPolicy, Pool, Replica, State
+
+LOOPBACK_ONLY = Listener(
+    "a loopback address and a port from 1 to 65535, such as 127.0.0.1:9901 (anything wider needs a token, which"
+    " this version does not have)",
+    loopback=True,
+)
+POOL_ID = Text(
+    r"[a-z0-9][a-z0-9._-]{0,62}",
+    "a lower-case letter or digit, then up to 62 of a-z 0-9 . _ -; not beginning with homing- or homing_",
+    reserved=("homing-", "homing_"),
+)
+REPLICA_ID = Text(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}", "a letter or digit, then up to 127 of A-Z a-z 0-9 . _ : -")
+MODEL_NAME = Text(r"[!#-\[\]-~]{1,256}", "1 to 256 printable ASCII characters, without blanks, quotes or backslashes")
+HEALTH_PATH = Text(
+    r"/[!-\"$-~]{0,255}", "a path that begins with /, up to 256 printable ASCII characters, no # or blank"
+)
+
+PoolId = Annotated[str, PlainValidator(POOL_ID)]
+ModelName = Annotated[str, PlainValidator(MODEL_NAME)]
+SwitchValue = Annotated[bool, PlainValidator(Switch())]
+HeaderName = Annotated[str, PlainValidator(FieldName())]
+LoopbackAddress = Annotated[Address, PlainValidator(LOOPBACK_ONLY)]
+Threshold = Annotated[int, PlainValidator(Integer(1, 100))]
+
+
+class _Keys(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ReplicaConfig(_Keys):
+    """One vLLM engine. Its id is what the hash is made of: keep it when the address changes."""
+
+    id: Annotated[str, PlainValidator(REPLICA_ID)]
+    address: Annotated[Address, PlainValidator(Endpoint())]
+    weight: Annotated[int, PlainValidator(Integer(1, 128))] = 1
+
+
+class _PoolKeys(_Keys):
+    aliases: Annotated[tuple[ModelName, ...], BeforeValidator(ListOf("model names", 0, 64))] = ()
+    replicas: Annotated[tuple[ReplicaConfig, ...], BeforeValidator(ListOf("replicas", 1, 1000))]
+    hash: Annotated[HashPolicy, PlainValidator(Choice(("ring", "maglev")))] = "ring"
+
+
+class PoolSection(_PoolKeys):
+    """A pool as the file has it: its id is the key above it."""
+
+    served_name: ModelName | None = None
+
+    def under(self, pool_id: str) -> PoolConfig:
+        return PoolConfig(
+            id=pool_id,
+            served_name=pool_id if self.served_name is None else self.served_name,
+            aliases=self.aliases,
+            replicas=self.replicas,
+            hash=self.hash,
+        )
+
+
+class PoolConfig(_PoolKeys):
+    """Replicas that serve the same model. `id` names Envoy's cluster."""
+
+    id: PoolId
+    served_name: ModelName
+
+    def pool(self) -> Pool:
+        replicas = tuple(
+            Replica(r.id, str(r.address), r.weight, state=State.JOINING, healthy=False) for r in self.replicas
+        )
+        return Pool(self.id, self.served_name, self.aliases, self.hash, replicas)
+
+
+class Sessions(_Keys):
+    """How a session is known, and for how long. `max` bounds the sessions that a picker remembers."""
+
+    headers: Annotated[tuple[HeaderName, ...], BeforeValidator(ListOf("header names", 1, 16))] = (
+        "x-session-id",
+        "x-amzn-sagemaker-session-id",
+        "x-claude-code-session-id",
+    )
+    ttl_s: Annotated[float, PlainValidator(Number(0.001, 31_536_000))] = 1800.0
+    max: Annotated[int, PlainValidator(Integer(1, 10_000_000))] = 200_000
+
+
+class Tenants(_Keys):
+    """Which header names the tenant. `trusted`: a hop before us sets it; else every copy is dropped at the edge."""
+
+    header: HeaderName
+    trusted: SwitchValue = False
+
+
+class HealthCheck(_Keys):
+    """How a replica is probed: GET `path`; a success is 200."""
+
+    path: Annotated[str, PlainValidator(HEALTH_PATH)] = "/health"
+    interval_s: Annotated[float, PlainValidator(Number(0.1, 3600))] = 1.0
+    timeout_s: Annotated[float, PlainValidator(Number(0.01, 300))] = 1.0
+    unhealthy_threshold: Threshold = 2
+    healthy_threshold: Threshold = 1
+
+
+class _TopKeys(_Keys):
+    listen: Annotated[Address, PlainValidator(Listener())] = Address("127.0.0.1", 8080)
+    admin: LoopbackAddress = Address("127.0.0.1", 9901)
+    xds: LoopbackAddress = Address("127.0.0.1", 18000)
+    api: LoopbackAddress = Address("127.0.0.1", 8600)
+    expose_decisions: SwitchValue = False
+    sessions: Sessions = Field(default_factory=Sessions)
+    tenants: Tenants | None = None
+    health: HealthCheck = Field(default_factory=HealthCheck)
+
+
+class FileSection(_TopKeys):
+    """The whole file: pools by their ids."""
+
+    pools: Annotated[dict[PoolId, PoolSection], BeforeValidator(MapOf("pools", 1, 200))]
+
+    def config(self) -> Config:
+        return Config(
+            listen=self.listen,
+            admin=self.admin,
+            xds=self.xds,
+            api=self.api,
+            expose_decisions=self.expose_decisions,
+            pools=tuple(section.under(pool_id) for pool_id, section in self.pools.items()),
+            sessions=self.sessions,
+            tenants=self.tenants,
+            health=self.health,
+        )
+
+
+class Config(_TopKeys):
+    """What every process is configured by. Pools are in the order of the file."""
+
+    pools: tuple[PoolConfig, ...]
+
+    def fleet(self) -> Fleet:
+        """The fleet as written: nobody has been probed yet."""
+        return Fleet(tuple(pool.pool() for pool in self.pools))
