@@ -83,7 +83,20 @@ class Mapping:
         return self.entries[key][1] if key in self.entries else None
 
 
-Node = Scalar | Sequence | Mapping
+@dataclass(frozen=True, slots=True)
+class Unusable:
+    """Stands for an alias that leads nowhere. Its problem has been told; nothing more is to be said of it."""
+
+    line: int
+    size: int = 1
+    height: int = 0
+    found: str = "nothing"
+
+    def plain(self) -> Plain:
+        return None
+
+
+Node = Scalar | Sequence | Mapping | Unusable
 
 
 def locate(root: Node, path: Path) -> tuple[int, Node | None]:
@@ -115,7 +128,7 @@ def compose(text: str, file: str) -> tuple[Node, tuple[Problem, ...]]:
         return composer.document(), tuple(composer.problems)
     except yaml.MarkedYAMLError as e:
         mark = e.problem_mark or e.context_mark
-        found = f"YAML that does not parse ({e.problem or e.context})"
+        found = f"YAML that does not parse ({' '.join((e.problem or '').split())[:160]})"
         raise ConfigError([Problem(file, mark.line + 1 if mark else 1, "", found, "valid YAML")]) from None
     except (yaml.YAMLError, ValueError, OverflowError):
         # The parser in Python (used where there is no libyaml) lets out-of-range escapes through as these.
@@ -164,10 +177,10 @@ class _Composer:
         if node is not None:
             return node
         if anchor in self._anchors:
-            self._report(event, path, f"a cycle (*{anchor} stands within &{anchor})", "no cycles")
+            self._report(event, path, f"a cycle (the alias {quoted(anchor)} stands within its anchor)", "no cycles")
         else:
-            self._report(event, path, f"*{anchor} without an earlier &{anchor}", "aliases of anchors")
-        return Scalar(_line(event), None, "")
+            self._report(event, path, f"the alias {quoted(anchor)} of no anchor above", "aliases of anchors above")
+        return Unusable(_line(event))
 
     def _built(self, event: yaml.Event, path: Path) -> Node:
         if isinstance(event, yaml.ScalarEvent):
@@ -206,7 +219,7 @@ class _Composer:
 
     def _key(self, event: yaml.Event, path: Path) -> str | None:
         """Keys are text as written, so that a pool may be called `7`. None for a key that is a list or a mapping."""
-        node = self._node(event, path)
+        node = self._node(event, (*path, "?"))  # a step of its own: keys of keys of keys count as depth
         if isinstance(node, Scalar):
             return node.text
         self._report(event, path, f"{node.found} as a key", "text as a key")

@@ -1,6 +1,7 @@
 """The kinds of values that keys take. Each checks one value and says in words what it allows.
 
-They stand in the models as pydantic validators, and raise ValueError with those words; the same words are in docs/configuration.md.
+They stand in the models as pydantic validators, and raise ValueError with those words; docs/configuration.md
+has the same words.
 """
 
 from __future__ import annotations

@@ -7,9 +7,13 @@ from typing import get_args
 from pydantic import BaseModel, BeforeValidator, PlainValidator, ValidationError
 from pydantic.fields import FieldInfo
 
-from homing.core.config.document import MAX_FILE_BYTES, Mapping, compose, locate
+from homing.core.config.document import MAX_FILE_BYTES, Mapping, Node, Unusable, compose, locate
 from homing.core.config.models import Config, FileSection
 from homing.core.config.problems import MAX_PROBLEMS, ConfigError, Path, Problem, dotted
+from homing.core.config.relations import broken_relations
+from homing.core.config.suggestion import nearest
+
+NEEDED = "a mapping with the key pools"
 
 
 def parse(text: str | bytes, file: str) -> Config:
@@ -19,24 +23,20 @@ def parse(text: str | bytes, file: str) -> Config:
     """
     root, problems = compose(_decoded(text, file), file)
     if not isinstance(root, Mapping):
-        raise ConfigError([*problems, Problem(file, root.line, "", root.found, "a mapping with the key pools")])
-    section: FileSection | None = None
-    found = list(problems)
+        raise ConfigError([*problems, Problem(file, root.line, "", root.found, NEEDED)])
+    problems += tuple(broken_relations(root, file))
     try:
         section = FileSection.model_validate(root.plain())
     except ValidationError as e:
-        found += [
-            _problem(error["loc"], error["type"], str(error.get("ctx", {}).get("error", "")), root, file)
-            for error in e.errors(include_url=False)
-        ]
-    if section is None or found:
-        raise ConfigError(_in_order(found))
+        raise ConfigError(_all(problems, e, root, file)) from None
+    if problems:
+        raise ConfigError(_in_order(problems, file, more=0))
     return section.config()
 
 
 def _decoded(text: str | bytes, file: str) -> str:
     if len(text) > MAX_FILE_BYTES:
-        raise ConfigError([Problem(file, 1, "", f"{len(text)} bytes", f"at most {MAX_FILE_BYTES} bytes")])
+        raise ConfigError([Problem(file, 1, "", f"more than {MAX_FILE_BYTES} bytes", f"up to {MAX_FILE_BYTES} bytes")])
     if isinstance(text, str):
         return text.removeprefix("\ufeff")
     try:
@@ -46,26 +46,49 @@ def _decoded(text: str | bytes, file: str) -> str:
         raise ConfigError([Problem(file, line, "", f"the byte 0x{text[e.start]:02x}", "UTF-8 text")]) from None
 
 
-def _in_order(problems: list[Problem]) -> list[Problem]:
-    """By line, the first of each place, and not more than anyone reads."""
-    firsts = {(p.line, p.key): p for p in reversed(problems)}
-    ordered = sorted(firsts.values(), key=lambda p: p.line or 0)
-    return ordered[:MAX_PROBLEMS]
+def _all(problems: tuple[Problem, ...], e: ValidationError, root: Mapping, file: str) -> list[Problem]:
+    """What the models refuse, added to `problems`. Only those to be shown are put into words."""
+    placed = [(*locate(root, _place(error["loc"], error["type"])), error) for error in e.errors(include_url=False)]
+    placed = [(line, node, error) for line, node, error in placed if not isinstance(node, Unusable)]
+    placed.sort(key=lambda p: p[0])
+    worded = [
+        _problem(error["loc"], error["type"], str(error.get("ctx", {}).get("error", "")), (line, node), file)
+        for line, node, error in placed[:MAX_PROBLEMS]
+    ]
+    return _in_order((*problems, *worded), file, more=len(placed) - len(worded))
 
 
-def _problem(path: Path, kind: str, refusal: str, root: Mapping, file: str) -> Problem:
-    """One of pydantic's errors. `kind` is its type; `refusal` the text of our own error, where it was one."""
-    if kind == "value_error" and len(path) == 3 and path[-1] == "[key]":
-        path = path[:-1]  # pydantic's name for "the key of this entry"; only pools have keys to check
-        line, _ = locate(root, path)
-        return Problem(file, line, dotted(path), f"the pool id {dotted(path[1:])}", refusal)
-    line, node = locate(root, path)
-    if kind == "extra_forbidden":
-        return Problem(file, line, dotted(path), "an unknown key", ", ".join(model_at(path[:-1]).model_fields))
+def _in_order(problems: tuple[Problem, ...], file: str, more: int) -> list[Problem]:
+    ordered = sorted(problems, key=lambda p: p.line or 0)
+    more += len(ordered[MAX_PROBLEMS:])
+    shown = ordered[:MAX_PROBLEMS]
+    return [*shown, Problem(file, shown[-1].line, "", f"{more} more problems", "none")] if more else shown
+
+
+def _is_pool_id(path: Path, kind: str) -> bool:
+    """Whether it is the id that is refused: pydantic adds "[key]" to the place of a mapping's key."""
+    return kind == "value_error" and len(path) == 3 and path[0] == "pools" and path[-1] == "[key]"
+
+
+def _place(path: Path, kind: str) -> Path:
+    return path[:-1] if _is_pool_id(path, kind) else path
+
+
+def _problem(path: Path, kind: str, refusal: str, at: tuple[int, Node | None], file: str) -> Problem:
+    """One of pydantic's errors. `kind` is its type; `refusal` the words of our own kinds, empty for pydantic's."""
+    line, node = at
+    key = dotted(_place(path, kind))
     found = "nothing" if node is None else node.found
+    if _is_pool_id(path, kind):
+        return Problem(file, line, key, f"the pool id {dotted(path[1:2])}", refusal)
+    if kind == "extra_forbidden":
+        keys = tuple(model_at(path[:-1]).model_fields)
+        meant = nearest(str(path[-1]), keys)
+        hint = f" (did you mean {meant}?)" if meant else ""
+        return Problem(file, line, key, f"an unknown key{hint}", ", ".join(keys))
     if kind == "missing":
-        return Problem(file, line, dotted(path), found, allowed_by(model_at(path[:-1]).model_fields[str(path[-1])]))
-    return Problem(file, line, dotted(path), found, refusal or _section(model_at(path)))
+        return Problem(file, line, key, found, allowed_by(model_at(path[:-1]).model_fields[str(path[-1])]))
+    return Problem(file, line, key, found, refusal or _section(model_at(path)))
 
 
 def allowed_by(field: FieldInfo) -> str:

@@ -1,0 +1,127 @@
+"""What keys owe to each other: names, ids, addresses and headers that may stand only once.
+
+Looks at the tree, not at the models, so that these problems are told together with all others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from homing.core.config.address import Address
+from homing.core.config.document import Mapping, Node, Scalar, Sequence
+from homing.core.config.models import FileSection, Sessions
+from homing.core.config.problems import Path, Problem, dotted, quoted
+
+LISTENERS = ("listen", "admin", "xds", "api")
+
+Text = tuple[Path, int, str]
+"""A text of the file: where, its line, and what it says."""
+
+
+def broken_relations(root: Mapping, file: str) -> Iterator[Problem]:
+    yield from _listeners(root, file)
+    headers = list(_session_headers(root))
+    yield from _repeated(headers, file, "each header once")
+    yield from _tenant_header(root, headers, file)
+    names: list[Text] = []
+    pools = root.get("pools")
+    if isinstance(pools, Mapping):
+        for pool_id, (line, pool) in pools.entries.items():
+            names += _names(pool_id, line, pool)
+            yield from _repeated(
+                _replica_texts(pool_id, pool, "id"), file, "an id that no other replica of the pool has"
+            )
+            addresses = (
+                (path, line, str(address))
+                for path, line, text in _replica_texts(pool_id, pool, "address")
+                if (address := _address(text)) is not None
+            )
+            yield from _repeated(addresses, file, "an address that no other replica of the pool has")
+    yield from _repeated(names, file, "a model name that leads to one pool, and once")
+
+
+def _repeated(texts: Iterator[Text] | list[Text], file: str, allowed: str) -> Iterator[Problem]:
+    first: dict[str, tuple[Path, int]] = {}
+    for path, line, text in texts:
+        if text in first:
+            where, earlier = first[text]
+            yield Problem(file, line, dotted(path), f"{quoted(text)} again ({dotted(where)}, line {earlier})", allowed)
+        else:
+            first[text] = (path, line)
+
+
+def _listeners(root: Mapping, file: str) -> Iterator[Problem]:
+    taken: list[tuple[str, Address]] = []
+    # Those that the file names come last, so that the problem is told where the file can be changed.
+    for key in sorted(LISTENERS, key=lambda k: root.entries[k][0] if k in root.entries else 0):
+        line, node = root.entries.get(key, (root.line, None))
+        address = FileSection.model_fields[key].default if node is None else _address(_text(node))
+        if not isinstance(address, Address):
+            continue
+        for other, its in taken:
+            if address.overlaps(its):
+                default = "" if other in root.entries else " by default"
+                found = f"{address}, where {other} listens{default} ({its})"
+                yield Problem(file, line, key, found, f"an address of its own for each of {', '.join(LISTENERS)}")
+                break
+        taken.append((key, address))
+
+
+def _session_headers(root: Mapping) -> Iterator[Text]:
+    sessions = root.get("sessions")
+    headers = sessions.get("headers") if isinstance(sessions, Mapping) else None
+    path: Path = ("sessions", "headers")
+    if headers is None:
+        yield from (((*path, i), root.line, name) for i, name in enumerate(Sessions().headers))
+    elif isinstance(headers, Sequence):
+        for i, item in enumerate(headers.items):
+            if (text := _text(item)) is not None:
+                yield (*path, i), item.line, text.lower()
+
+
+def _tenant_header(root: Mapping, session_headers: list[Text], file: str) -> Iterator[Problem]:
+    tenants = root.get("tenants")
+    if isinstance(tenants, Mapping) and "header" in tenants.entries:
+        line, node = tenants.entries["header"]
+        text = (_text(node) or "").lower()
+        if any(text == name for _, _, name in session_headers):
+            found = f"{quoted(text)}, which names the session too"
+            yield Problem(file, line, "tenants.header", found, "a header that is not in sessions.headers")
+
+
+def _names(pool_id: str, line: int, pool: Node) -> Iterator[Text]:
+    """The model names that lead to a pool; the served one is its id when the file gives none."""
+    if not isinstance(pool, Mapping):
+        return
+    served_line, served = pool.entries.get("served_name", (line, None))
+    text = pool_id if served is None else _text(served)
+    if text is not None:
+        yield ("pools", pool_id) if served is None else ("pools", pool_id, "served_name"), served_line, text
+    aliases = pool.get("aliases")
+    if isinstance(aliases, Sequence):
+        for i, item in enumerate(aliases.items):
+            if (alias := _text(item)) is not None:
+                yield ("pools", pool_id, "aliases", i), item.line, alias
+
+
+def _replica_texts(pool_id: str, pool: Node, key: str) -> Iterator[Text]:
+    replicas = pool.get("replicas") if isinstance(pool, Mapping) else None
+    if isinstance(replicas, Sequence):
+        for i, replica in enumerate(replicas.items):
+            if isinstance(replica, Mapping) and key in replica.entries:
+                line, node = replica.entries[key]
+                if (text := _text(node)) is not None:
+                    yield ("pools", pool_id, "replicas", i, key), line, text
+
+
+def _text(node: Node | None) -> str | None:
+    return node.value if isinstance(node, Scalar) and isinstance(node.value, str) else None
+
+
+def _address(text: str | None) -> Address | None:
+    """In one spelling, since names are the same in capitals and with a final dot. None when it is no address."""
+    try:
+        address = Address.parse(text or "")
+    except ValueError:
+        return None
+    return Address(address.host.lower().rstrip("."), address.port)
