@@ -1,0 +1,222 @@
+"""The text of Envoy's configuration, filled in from the file and the fleet (templates in `envoy/`).
+
+Three forms from one set of templates: whole and static; whole with the dynamic parts by ADS or from last-good files;
+and fragments to paste into a configuration that exists already.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from hashlib import blake2b
+from importlib.resources import files
+from ipaddress import ip_address
+from typing import TYPE_CHECKING
+
+import jinja2
+
+from homing import __version__
+from homing.core.fleet import Fleet, Pool
+from homing.core.hashing import minimum_ring_size
+
+if TYPE_CHECKING:
+    from homing.core.config import Config
+
+Json = str | int | float | bool | None | Sequence["Json"] | Mapping[str, "Json"]
+
+ERROR_TYPES = ((400, "BadRequestError"), (404, "NotFoundError"), (413, "BadRequestError"), (503, "ServiceUnavailable"))
+ADS_SOURCE: Json = {"ads": {}, "resource_api_version": "V3"}
+
+
+@dataclass(frozen=True, slots=True)
+class Wiring:
+    """Where the pickers listen, `unix:/path` or `host:port`. Several pickers share the sessions; the standby waits."""
+
+    pickers: tuple[str, ...]
+    standby: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where Envoy gets what changes: from nowhere (static), by ADS, or from the last-good files in `directory`."""
+
+    ads: bool = False
+    directory: str | None = None
+
+    @property
+    def live(self) -> bool:
+        return self.ads or self.directory is not None
+
+
+STATIC = Source()
+ADS = Source(ads=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Fragment:
+    """A piece to paste: `where` names the place in the user's file in words and is checked by a test that does it."""
+
+    name: str
+    template: str
+    where: str
+    pool: str | None = None
+
+
+def fragments(fleet: Fleet) -> tuple[Fragment, ...]:
+    """Every fragment, in the order in which one would paste them."""
+    per_pool = tuple(
+        Fragment(
+            f"cluster:{pool.id}",
+            "cluster_fragment.yaml.j2",
+            f'the cluster of pool "{pool.id}": replace its lb_policy, load_assignment and any key named here',
+            pool.id,
+        )
+        for pool in fleet.pools
+    )
+    return (
+        Fragment("listener", "listener.yaml.j2", "the listener: add these keys"),
+        Fragment("http-connection-manager", "hcm.yaml.j2", "the HttpConnectionManager: add these keys"),
+        Fragment(
+            "http-filters", "filters.yaml.j2", "the http_filters of the HttpConnectionManager: insert before the router"
+        ),
+        Fragment("virtual-host", "virtual_host.yaml.j2", "the virtual host that serves the models: add these keys"),
+        Fragment("route", "route.yaml.j2", "the `route:` of each route that leads to a pool: add these keys"),
+        Fragment("routes", "routes.yaml.j2", "instead of own routes: the virtual host's routes, pools chosen by model"),
+        Fragment("pickers", "pickers_fragment.yaml.j2", "static_resources.clusters: append"),
+        *per_pool,
+    )
+
+
+def stamp(text: str) -> str:
+    """A fragment's version: homing's, and a hash of the text, so that stale copies can be told."""
+    return f"homing {__version__} {blake2b(text.encode(), digest_size=4).hexdigest()}"
+
+
+def render_fragment(fragment: Fragment, config: Config, fleet: Fleet, wiring: Wiring) -> str:
+    pool = fleet.pool(fragment.pool) if fragment.pool else None
+    text = render(fragment.template, config, fleet, wiring, STATIC, pool=pool)
+    return f"# fragment {fragment.name} ({stamp(text)})\n# Goes into {fragment.where}.\n{text}\n"
+
+
+def render_bootstrap(config: Config, fleet: Fleet, wiring: Wiring, source: Source = STATIC) -> str:
+    """A complete configuration. With STATIC nothing else of homing's is needed to start Envoy with it."""
+    text = render("bootstrap.yaml.j2", config, fleet, wiring, source)
+    return f"# Envoy for homing ({stamp(text)}). Start with: envoy -c FILE --use-dynamic-base-id\n{text}\n"
+
+
+def render(
+    template: str, config: Config, fleet: Fleet, wiring: Wiring, source: Source, *, pool: Pool | None = None
+) -> str:
+    """One template's text. `pool` where the template speaks of one pool. Raises jinja2.TemplateError on a bug only."""
+    return (
+        _environment()
+        .get_template(template)
+        .render(
+            ads_source=ADS_SOURCE,
+            admin=config.admin,
+            coalesce=_coalesce(config.sessions.headers),
+            error_types=ERROR_TYPES,
+            expose_decisions=config.expose_decisions,
+            filter_names=_filter_names(),
+            health=config.health,
+            listen=config.listen,
+            missing_model=_missing_model(fleet),
+            models_json=_models_json(fleet),
+            node_id="homing-envoy",
+            pickers=wiring.pickers,
+            pool=pool,
+            pools=fleet.pools,
+            session_headers=config.sessions.headers,
+            session_key=_session_key(config),
+            source=source,
+            standby=wiring.standby,
+            tenant_header=config.tenants.header if config.tenants else None,
+            tenant_trusted=config.tenants.trusted if config.tenants else False,
+            unknown_model=_unknown_model(fleet),
+            xds=config.xds,
+        )
+    )
+
+
+@cache
+def _environment() -> jinja2.Environment:
+    """Every value is written as JSON, which is YAML: nothing in the file can break out of its place."""
+    environment = jinja2.Environment(
+        loader=jinja2.FunctionLoader(lambda name: files("homing").joinpath("envoy", name).read_text()),
+        undefined=jinja2.StrictUndefined,
+        finalize=_as_json,
+        autoescape=False,
+    )
+    environment.filters |= {
+        "by_name": _by_name,
+        "duration": lambda seconds: f"{seconds:.3f}s",
+        "envoy_address": _envoy_address,
+        "ring_size": lambda pool: minimum_ring_size([r.weight for r in pool.replicas]),
+        "socket": _socket,
+    }
+    return environment
+
+
+def _as_json(value: object) -> str:
+    return json.dumps(value)
+
+
+@cache
+def _filter_names() -> tuple[str, ...]:
+    text = files("homing").joinpath("envoy", "filters.yaml.j2").read_text()
+    return tuple(re.findall(r"^- name: (\S+)$", text, re.MULTILINE))
+
+
+def _socket(address: object) -> Json:
+    host, _, port = str(address).rpartition(":")
+    return {"address": host.strip("[]"), "port_value": int(port)}
+
+
+def _envoy_address(address: str) -> Json:
+    if address.startswith("unix:"):
+        return {"pipe": {"path": address.removeprefix("unix:")}}
+    return {"socket_address": _socket(address)}
+
+
+def _by_name(pool: Pool) -> bool:
+    """Whether any replica is known by name only, so that Envoy has to resolve it."""
+    for replica in pool.replicas:
+        try:
+            ip_address(replica.address.rpartition(":")[0].strip("[]"))
+        except ValueError:
+            return True
+    return False
+
+
+def _coalesce(headers: Sequence[str]) -> str:
+    operators = [{"command": "REQ", "param": header.upper()} for header in headers]
+    return f"%COALESCE({json.dumps({'operators': operators}, separators=(',', ':'))})%"
+
+
+def _session_key(config: Config) -> str:
+    """Tenant/session. The tenant counts only where a trusted hop sets it."""
+    tenant = f"%REQ({config.tenants.header.upper()})%" if config.tenants and config.tenants.trusted else ""
+    return f"{tenant}/%REQ(X-SESSION-ID)%"
+
+
+def _names(fleet: Fleet) -> str:
+    return ", ".join(name for pool in fleet.pools for name in pool.names)
+
+
+def _unknown_model(fleet: Fleet) -> str:
+    """A format string: Envoy puts the client's name for the model in."""
+    known = _names(fleet).replace("%", "%%")
+    return f"The model %DYNAMIC_METADATA(homing:model)% does not exist. Known models: {known}."
+
+
+def _missing_model(fleet: Fleet) -> str:
+    return f"The request names no model, and there are several: {_names(fleet)}."
+
+
+def _models_json(fleet: Fleet) -> str:
+    names = [name for pool in fleet.pools for name in pool.names]
+    models = [{"id": name, "object": "model", "created": 0, "owned_by": "homing"} for name in names]
+    return json.dumps({"object": "list", "data": models})

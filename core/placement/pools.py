@@ -1,0 +1,63 @@
+"""The fleet, compiled for placement: models to pools, pools to hash tables. Built once per change, swapped whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from homing.core.fleet import Fleet, Pool, Replica
+from homing.core.hashing import Maglev, Ring, Table, minimum_ring_size
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledPool:
+    """A pool with the table that Envoy's fallback uses at this moment: the healthy members, sized by all members."""
+
+    pool: Pool
+    members: tuple[Replica, ...]
+    table: Table = field(compare=False)
+
+    @classmethod
+    def of(cls, pool: Pool) -> CompiledPool:
+        members = tuple(r for r in pool.replicas if r.in_hash)
+        hosts = [(r.id, r.weight) for r in members]
+        if pool.hash == "maglev":
+            return cls(pool, members, Maglev(hosts))
+        return cls(pool, members, Ring(hosts, minimum_ring_size([r.weight for r in pool.replicas])))
+
+    def owner(self, key: bytes) -> Replica | None:
+        """The replica that Envoy alone would choose."""
+        index = self.table.owner(key)
+        return None if index is None else self.members[index]
+
+    def walk(self, key: bytes) -> Iterator[Replica]:
+        return (self.members[index] for index in self.table.walk(key))
+
+    def member(self, replica_id: str) -> Replica | None:
+        """The replica if it is in the table, so fit to serve."""
+        return next((r for r in self.members if r.id == replica_id), None)
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledFleet:
+    by_model: Mapping[str, CompiledPool]
+    by_id: Mapping[str, CompiledPool]
+
+    @classmethod
+    def of(cls, fleet: Fleet, before: CompiledFleet | None = None) -> CompiledFleet:
+        """Pools that did not change keep their tables."""
+        known = before.by_id if before else {}
+        by_id = {
+            p.id: known[p.id] if p.id in known and known[p.id].pool == p else CompiledPool.of(p) for p in fleet.pools
+        }
+        by_model = {name: by_id[p.id] for p in fleet.pools for name in p.names}
+        return cls(by_model, by_id)
+
+    def pool_for(self, model: str | None) -> CompiledPool | None:
+        """The pool of a model name. A request that names none belongs to the only pool, if there is only one."""
+        if model is None:
+            return next(iter(self.by_id.values())) if len(self.by_id) == 1 else None
+        return self.by_model.get(model)
+
+
+EMPTY = CompiledFleet({}, {})

@@ -1,0 +1,73 @@
+"""Where sessions live: the home of every active session, bounded in number and in idle time.
+
+The hash is the default home, so this table is an optimisation that may be lost: a session that is not in it goes to
+its hash's owner. An entry whose home differs from what the hash says is a pin.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xxhash import xxh3_128_digest
+
+LONG_ID_BYTES = 256
+"""Ids beyond this are counted as odd. They are hashed like any other."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionKey:
+    """One conversation of one tenant. `text` is Envoy's x-homing-key, the input of its hash."""
+
+    tenant: bytes
+    session: bytes
+    text: bytes
+
+    def digest(self, pool_id: str, secret: bytes) -> bytes:
+        """The table's key, 16 bytes. NUL cannot occur in a header, so no two (pool, tenant, session) share an input;
+        the secret keeps clients from aiming at another's entry."""
+        return xxh3_128_digest(b"\0".join((secret, pool_id.encode(), self.tenant, self.session)))
+
+
+class Homes:
+    """Session digest -> replica id, with a sliding idle time. Never refuses: the longest idle leaves first.
+
+    Times are seconds of any monotonic clock, passed in. A dict keeps insertion order, so its order is the order of use.
+    """
+
+    __slots__ = ("_entries", "_max", "_ttl_s", "evicted")
+
+    def __init__(self, ttl_s: float, max_sessions: int) -> None:
+        self._ttl_s = ttl_s
+        self._max = max_sessions
+        self._entries: dict[bytes, tuple[str, float]] = {}
+        self.evicted = 0
+        """Sessions that left before their idle time was over."""
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def get(self, digest: bytes, now: float) -> str | None:
+        """The home, if the session is known and not idle for too long. Does not count as use: `put` does."""
+        entry = self._entries.get(digest)
+        return entry[0] if entry is not None and now - entry[1] < self._ttl_s else None
+
+    def put(self, digest: bytes, replica_id: str, now: float) -> None:
+        """The session was used at `now` and lives at `replica_id`."""
+        entries = self._entries
+        entries.pop(digest, None)
+        entries[digest] = (replica_id, now)
+        self._expire(now)
+        if len(entries) > self._max:
+            del entries[next(iter(entries))]
+            self.evicted += 1
+
+    def forget(self, digest: bytes) -> None:
+        self._entries.pop(digest, None)
+
+    def _expire(self, now: float, at_most: int = 2) -> None:
+        """Dead sessions leave from the front, a few at a time, so that no single request pays for many."""
+        for _ in range(at_most):
+            first = next(iter(self._entries))
+            if now - self._entries[first][1] < self._ttl_s:
+                return
+            del self._entries[first]

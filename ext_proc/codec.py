@@ -1,0 +1,122 @@
+"""Envoy's protobuf <-> our events. Outside `control/resources` the only place that knows protobuf.
+
+Sources: envoy/service/ext_proc/v3/external_processor.proto, envoy/service/accesslog/v3/als.proto.
+"""
+
+from __future__ import annotations
+
+from envoy.config.core.v3.base_pb2 import HeaderValueOption
+from envoy.extensions.filters.http.ext_proc.v3.processing_mode_pb2 import ProcessingMode
+from envoy.service.accesslog.v3.als_pb2 import StreamAccessLogsMessage
+from envoy.service.ext_proc.v3.external_processor_pb2 import ProcessingRequest, ProcessingResponse
+from google.protobuf.message import DecodeError
+
+from homing.ext_proc.events import (
+    Answer,
+    BodyAnswer,
+    Event,
+    HeadersAnswer,
+    OtherAnswer,
+    OtherReceived,
+    Reject,
+    RequestBodyReceived,
+    RequestHeadersReceived,
+    ResponseTrailersReceived,
+    SetHeaders,
+    TrailersAnswer,
+)
+from homing.ext_proc.outcomes import Outcome
+
+OVERWRITE = HeaderValueOption.OVERWRITE_IF_EXISTS_OR_ADD
+METADATA = "homing"
+
+
+class MalformedMessageError(ValueError):
+    """The bytes are not the message they should be. The stream is then of no use."""
+
+
+def decode(data: bytes) -> Event:
+    """One ProcessingRequest. Raises MalformedMessageError."""
+    try:
+        message = ProcessingRequest.FromString(data)
+    except DecodeError as error:
+        raise MalformedMessageError(str(error)) from error
+    kind = message.WhichOneof("request")
+    if kind == "request_headers":
+        received = message.request_headers
+        headers = {h.key: h.raw_value or h.value.encode() for h in received.headers.headers}
+        return RequestHeadersReceived(headers, _model(message), has_body=not received.end_of_stream)
+    if kind == "request_body":
+        return RequestBodyReceived(message.request_body.body)
+    if kind == "response_trailers":
+        return ResponseTrailersReceived()
+    if kind is None:
+        raise MalformedMessageError("a ProcessingRequest without a request")
+    return OtherReceived(kind)
+
+
+def encode(answer: Answer) -> bytes:
+    """One ProcessingResponse. SetInParent: without its oneof set it is "spurious" to Envoy and fails open."""
+    response = ProcessingResponse()
+    match answer:
+        case HeadersAnswer(set_headers, want_body):
+            response.request_headers.response.SetInParent()
+            _set_headers(response.request_headers.response, set_headers)
+            if want_body:
+                response.mode_override.request_body_mode = ProcessingMode.BUFFERED
+                response.mode_override.response_header_mode = ProcessingMode.SKIP
+                response.mode_override.response_trailer_mode = ProcessingMode.SEND
+        case BodyAnswer(body):
+            response.request_body.response.SetInParent()
+            if body is not None:
+                response.request_body.response.body_mutation.body = body
+                _set_headers(response.request_body.response, (("content-length", b"%d" % len(body)),))
+        case TrailersAnswer():
+            response.response_trailers.SetInParent()
+        case OtherAnswer(kind):
+            getattr(response, kind).SetInParent()
+        case Reject(status, message):
+            response.immediate_response.status.code = status
+            response.immediate_response.body = message.encode()
+            response.immediate_response.details = "homing"
+    encoded: bytes = response.SerializeToString()
+    return encoded
+
+
+def decode_outcomes(data: bytes) -> list[Outcome]:
+    """One StreamAccessLogsMessage: what became of the requests in it. Raises MalformedMessageError."""
+    try:
+        message = StreamAccessLogsMessage.FromString(data)
+    except DecodeError as error:
+        raise MalformedMessageError(str(error)) from error
+    return [_outcome(entry) for entry in message.http_logs.log_entry]
+
+
+def _model(message: ProcessingRequest) -> str | None:
+    metadata = message.metadata_context.filter_metadata
+    if METADATA not in metadata:
+        return None
+    fields = metadata[METADATA].fields
+    return fields["model"].string_value if "model" in fields else None
+
+
+def _set_headers(response: object, set_headers: SetHeaders) -> None:
+    for key, value in set_headers:
+        option = response.header_mutation.set_headers.add()  # type: ignore[attr-defined]
+        option.header.key, option.header.raw_value, option.append_action = key, value, OVERWRITE
+
+
+def _outcome(entry: object) -> Outcome:
+    common, request = entry.common_properties, entry.request  # type: ignore[attr-defined]
+    headers = request.request_headers
+    first_byte = common.time_to_first_upstream_rx_byte
+    return Outcome(
+        pool_id=common.upstream_cluster,
+        replica_id=common.custom_tags.get("replica", ""),
+        status=entry.response.response_code.value,  # type: ignore[attr-defined]
+        ttft_s=first_byte.ToNanoseconds() / 1e9 if common.HasField("time_to_first_upstream_rx_byte") else None,
+        duration_s=common.duration.ToNanoseconds() / 1e9,
+        attempts=common.upstream_request_attempt_count,
+        decision=headers.get("x-homing-decision", ""),
+        ref=headers.get("x-homing-ref", ""),
+    )

@@ -1,0 +1,82 @@
+"""What Envoy tells a picker about one request, and what the picker answers. No protobuf, no sockets.
+
+Source: Envoy's api/envoy/service/ext_proc/v3/external_processor.proto. Every event gets exactly one answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+Headers = Mapping[str, bytes]
+SetHeaders = tuple[tuple[str, bytes], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RequestHeadersReceived:
+    """The request's headers, lower-case, the last of equal names. `model`: what Envoy found in the body, if anything.
+    `has_body`: more than headers is to come."""
+
+    headers: Headers
+    model: str | None
+    has_body: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class RequestBodyReceived:
+    """The whole body: asked for by `HeadersAnswer.want_body`."""
+
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ResponseTrailersReceived:
+    """The answer has trailers. Most have none; then the stream just ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class OtherReceived:
+    """Something this version does not ask for. It is answered in kind, so that Envoy goes on."""
+
+    kind: str
+
+
+Event = RequestHeadersReceived | RequestBodyReceived | ResponseTrailersReceived | OtherReceived
+
+
+@dataclass(frozen=True, slots=True)
+class HeadersAnswer:
+    """Headers to overwrite on the request. `want_body` has Envoy buffer the body and send it too."""
+
+    set_headers: SetHeaders = ()
+    want_body: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class BodyAnswer:
+    """`body` replaces the request's, content-length included; None leaves it byte for byte."""
+
+    body: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TrailersAnswer:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class OtherAnswer:
+    """Go on, unchanged. `kind` as in the event."""
+
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reject:
+    """Ends the request here. Envoy puts the message into OpenAI's error shape."""
+
+    status: int
+    message: str
+
+
+Answer = HeadersAnswer | BodyAnswer | TrailersAnswer | OtherAnswer | Reject

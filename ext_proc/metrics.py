@@ -1,0 +1,59 @@
+"""A picker's counts in Prometheus' form. Read when scraped; nothing here runs for each request but the histogram."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from prometheus_client import CollectorRegistry, Histogram
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+if TYPE_CHECKING:
+    from homing.ext_proc.picker import Picker
+
+TTFT_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
+
+COUNTERS = {
+    "decisions": ("homing_decisions", "Requests placed, by why", ("pool", "reason")),
+    "fallbacks": ("homing_fallbacks", "Requests that Envoy placed alone", ("pool",)),
+    "outcomes": ("homing_outcomes", "Requests finished, by who served and how", ("pool", "replica", "status")),
+    "retried": ("homing_retried", "Requests that took more than one attempt", ("pool",)),
+    "rehomed": ("homing_rehomed", "Sessions whose home was corrected by who really served", ("pool",)),
+    "rejected": ("homing_rejected", "Requests refused by the picker", ("reason",)),
+    "odd_ids": ("homing_odd_session_ids", "Session ids that are long, duplicated, empty or not ASCII", ("kind",)),
+    "violations": ("homing_protocol_violations", "Messages from Envoy that the stage did not foresee", ("stage",)),
+}
+
+
+def ttft_histogram(registry: CollectorRegistry) -> Histogram:
+    return Histogram(
+        "homing_ttft_seconds",
+        "Time to a replica's first byte, from Envoy's access log",
+        ("pool", "replica"),
+        buckets=TTFT_BUCKETS,
+        registry=registry,
+    )
+
+
+class PickerCollector(Collector):
+    def __init__(self, picker: Picker) -> None:
+        self._picker = picker
+
+    def collect(self) -> Iterable[Metric]:
+        picker = self._picker
+        for attribute, (name, text, labels) in COUNTERS.items():
+            family = CounterMetricFamily(name, text, labels=labels)
+            for key, value in getattr(picker.counts, attribute).items():
+                family.add_metric((key,) if isinstance(key, str) else key, value)
+            yield family
+        in_flight = GaugeMetricFamily("homing_in_flight", "Requests in flight", labels=("pool", "replica"))
+        for pool in picker.fleet.by_id.values():
+            for replica in pool.pool.replicas:
+                place = (pool.pool.id, replica.id)
+                in_flight.add_metric(place, picker.placer.load.in_flight(place))
+        yield in_flight
+        yield GaugeMetricFamily("homing_sessions", "Sessions remembered", value=len(picker.placer.homes))
+        evicted = CounterMetricFamily("homing_sessions_evicted", "Sessions forgotten before their time")
+        evicted.add_metric((), picker.placer.homes.evicted)
+        yield evicted

@@ -1,0 +1,168 @@
+"""The picker: what one request's headers say, what placement makes of it, and what became of it.
+
+Everything here is synchronous and runs on one event loop; the fleet is replaced whole.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from homing.core.chat import NotAnObjectError, model_of, with_model
+from homing.core.fleet import Fleet
+from homing.core.placement.home import Arrival, Decision, Placer
+from homing.core.placement.pools import EMPTY, CompiledFleet, CompiledPool
+from homing.core.session import LONG_ID_BYTES, SessionKey
+from homing.ext_proc.events import BodyAnswer, Event, Headers, Reject, RequestHeadersReceived, SetHeaders
+from homing.ext_proc.exchange import Stage
+from homing.ext_proc.outcomes import Outcome
+
+DESTINATION = "x-gateway-destination-endpoint"
+
+
+@dataclass(slots=True)
+class Counts:
+    """What a picker counts, as plain numbers: read by `metrics`, written without locks on one loop."""
+
+    decisions: Counter[tuple[str, str]] = field(default_factory=Counter)  # (pool, reason)
+    odd_ids: Counter[str] = field(default_factory=Counter)  # kind
+    violations: Counter[str] = field(default_factory=Counter)  # stage
+    rejected: Counter[str] = field(default_factory=Counter)  # reason
+    outcomes: Counter[tuple[str, str, str]] = field(default_factory=Counter)  # (pool, replica, status class)
+    retried: Counter[str] = field(default_factory=Counter)  # pool
+    fallbacks: Counter[str] = field(default_factory=Counter)  # pool: requests that Envoy placed alone
+    rehomed: Counter[str] = field(default_factory=Counter)  # pool: homes corrected by an outcome
+
+
+class Picker:
+    """Decides for one Envoy. `clock` is monotonic, in seconds; `observe_ttft` gets pool, replica, seconds."""
+
+    def __init__(
+        self,
+        placer: Placer,
+        clock: Callable[[], float],
+        observe_ttft: Callable[[str, str, float], None],
+        tenant_header: str | None = None,
+    ) -> None:
+        self.placer = placer
+        self.counts = Counts()
+        self.fleet = EMPTY
+        self.version: str | None = None
+        self.tenant_header = tenant_header
+        self._clock = clock
+        self._observe_ttft = observe_ttft
+
+    def adopt(self, fleet: Fleet) -> None:
+        """The fleet as of now. Pools that did not change keep their tables."""
+        self.fleet = CompiledFleet.of(fleet, self.fleet)
+        self.version = fleet.version
+
+    def route(self, request: RequestHeadersReceived) -> RoutedRequest:
+        headers = request.headers
+        pool = self.fleet.pool_for(request.model)
+        key = self._session_key(headers)
+        self._count_odd(headers, key)
+        if pool is None:  # an unknown model: Envoy's own route answers it
+            return RoutedRequest(self, None, None, request.model)
+        decision = self.placer.place(pool, Arrival(key, given="x-homing-given" in headers), self._clock())
+        self.counts.decisions[pool.pool.id, decision.reason if decision else "none"] += 1
+        if decision is not None:
+            self.placer.load.begin(decision.place)
+        return RoutedRequest(self, pool, decision, request.model, key, hint=headers.get("x-homing-model"))
+
+    def violated(self, stage: Stage, event: Event) -> None:
+        self.counts.violations[stage.name.lower()] += 1
+
+    def finished(self, outcome: Outcome) -> None:
+        """One entry of Envoy's access log."""
+        pool = self.fleet.by_id.get(outcome.pool_id)
+        if pool is None:  # answered by Envoy itself
+            return
+        self.counts.outcomes[outcome.pool_id, outcome.replica_id, f"{outcome.status // 100}xx"] += 1
+        if outcome.attempts > 1:
+            self.counts.retried[outcome.pool_id] += 1
+        if outcome.ttft_s is not None and outcome.replica_id:
+            self._observe_ttft(outcome.pool_id, outcome.replica_id, outcome.ttft_s)
+        if outcome.decision == "fallback":
+            self.counts.fallbacks[outcome.pool_id] += 1
+        elif outcome.replica_id and self._rehome(pool, outcome):
+            self.counts.rehomed[outcome.pool_id] += 1
+
+    def _rehome(self, pool: CompiledPool, outcome: Outcome) -> bool:
+        try:
+            ref = bytes.fromhex(outcome.ref)
+        except ValueError:
+            return False
+        return self.placer.served_by(pool, ref, outcome.replica_id, self._clock())
+
+    def _session_key(self, headers: Headers) -> SessionKey:
+        tenant = headers.get(self.tenant_header, b"") if self.tenant_header else b""
+        return SessionKey(tenant, headers.get("x-session-id", b""), headers.get("x-homing-key", b""))
+
+    def _count_odd(self, headers: Headers, key: SessionKey) -> None:
+        if (odd := headers.get("x-homing-odd")) is not None:
+            self.counts.odd_ids[odd.decode("latin-1")] += 1
+        if len(key.session) > LONG_ID_BYTES:
+            self.counts.odd_ids["long"] += 1
+        if not key.session.isascii():
+            self.counts.odd_ids["non_ascii"] += 1
+
+
+class RoutedRequest:
+    """One request after its decision: what the exchange tells Envoy, and the slot that it holds."""
+
+    __slots__ = ("_decision", "_hint", "_key", "_model", "_picker", "_pool")
+
+    def __init__(
+        self,
+        picker: Picker,
+        pool: CompiledPool | None,
+        decision: Decision | None,
+        model: str | None,
+        key: SessionKey | None = None,
+        hint: bytes | None = None,
+    ) -> None:
+        self._picker = picker
+        self._pool = pool
+        self._decision = decision
+        self._model = model
+        self._key = key
+        self._hint = hint
+
+    @property
+    def set_headers(self) -> SetHeaders:
+        decision, key = self._decision, self._key
+        if decision is None or key is None:
+            return ()
+        headers: SetHeaders = (
+            (DESTINATION, ",".join(decision.endpoints).encode()),
+            ("x-homing-decision", decision.reason.encode()),
+            ("x-homing-ref", decision.ref.hex().encode()),
+        )
+        if decision.session is None:
+            return headers
+        prefix = key.text[: len(key.text) - len(key.session)]
+        return (*headers, ("x-session-id", decision.session), ("x-homing-key", prefix + decision.session))
+
+    @property
+    def want_body(self) -> bool:
+        """Only a request that names an alias has to be changed."""
+        return self._pool is not None and self._model is not None and self._model != self._pool.pool.served_name
+
+    def rewrite(self, body: bytes) -> BodyAnswer | Reject:
+        """The alias becomes the name that the replicas serve. A hint that the body contradicts is refused: the request
+        was routed by it. A body that is no JSON object goes on unchanged; the engine's own error says what is wrong."""
+        assert self._pool is not None
+        try:
+            named = model_of(body)
+            if self._hint is not None and named is not None and named != self._model:
+                self._picker.counts.rejected["hint"] += 1
+                return Reject(400, f"The header x-homing-model says {self._model}, the body says {named}.")
+            return BodyAnswer(with_model(body, self._pool.pool.served_name))
+        except NotAnObjectError:
+            return BodyAnswer()
+
+    def release(self) -> None:
+        if self._decision is not None:
+            self._picker.placer.load.end(self._decision.place)

@@ -1,0 +1,105 @@
+"""The filter over grpc.aio: bytes in, bytes out, one exchange a stream. `Transport` is the seam for a second one.
+
+Serves ext_proc, the access log and gRPC health (names "", liveness, readiness and the filter's own) on one address.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Callable
+from typing import Protocol
+
+import grpc
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+
+from homing.ext_proc import codec
+from homing.ext_proc.exchange import Exchange
+from homing.ext_proc.outcomes import Outcome
+
+EXT_PROC = "envoy.service.ext_proc.v3.ExternalProcessor"
+ACCESS_LOG = "envoy.service.accesslog.v3.AccessLogService"
+HEALTH_NAMES = ("", "liveness", "readiness", EXT_PROC)
+
+MAX_MESSAGE_BYTES = 80 << 20  # Envoy buffers at most 64 MiB of body; headers and framing come on top
+
+log = logging.getLogger(__name__)
+
+
+class Transport(Protocol):
+    """What carries exchanges. `start` raises OSError when the address cannot be had."""
+
+    async def start(self) -> None: ...
+
+    async def set_serving(self, serving: bool) -> None: ...
+
+    async def stop(self, grace_s: float) -> None:
+        """Takes no new streams, lets the open ones end for `grace_s` seconds, then cuts them."""
+
+
+class GrpcTransport:
+    """`address` is `unix:/path` or `host:port`."""
+
+    def __init__(
+        self, address: str, open_exchange: Callable[[], Exchange], finished: Callable[[Outcome], None]
+    ) -> None:
+        self._address = address
+        self._open_exchange = open_exchange
+        self._finished = finished
+        self._health = health.aio.HealthServicer()
+        self._server = grpc.aio.server(
+            options=(
+                ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+                ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
+                ("grpc.max_metadata_size", 64 << 10),
+                ("grpc.absolute_max_metadata_size", 128 << 10),
+                ("grpc.so_reuseport", 0),  # a second picker on the same address is a mistake
+            )
+        )
+        self._server.add_generic_rpc_handlers(
+            (
+                grpc.method_handlers_generic_handler(
+                    EXT_PROC, {"Process": grpc.stream_stream_rpc_method_handler(self._process)}
+                ),
+                grpc.method_handlers_generic_handler(
+                    ACCESS_LOG, {"StreamAccessLogs": grpc.stream_unary_rpc_method_handler(self._access_log)}
+                ),
+            )
+        )
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
+
+    async def start(self) -> None:
+        try:
+            self._server.add_insecure_port(self._address)
+        except RuntimeError as error:
+            raise OSError(f"cannot listen on {self._address}") from error
+        await self._server.start()
+
+    async def set_serving(self, serving: bool) -> None:
+        status = health_pb2.HealthCheckResponse.SERVING if serving else health_pb2.HealthCheckResponse.NOT_SERVING
+        for name in HEALTH_NAMES:
+            await self._health.set(name, status)
+
+    async def stop(self, grace_s: float) -> None:
+        await self.set_serving(False)
+        await self._server.stop(grace_s)
+
+    async def _process(self, messages: AsyncIterator[bytes], context: grpc.aio.ServicerContext[bytes, bytes]) -> None:
+        exchange = self._open_exchange()
+        try:
+            async for data in messages:
+                await context.write(codec.encode(exchange.receive(codec.decode(data))))
+        except codec.MalformedMessageError as error:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+        finally:  # also when Envoy resets the stream: the handler is cancelled then
+            exchange.close()
+
+    async def _access_log(self, messages: AsyncIterator[bytes], _: grpc.aio.ServicerContext[bytes, bytes]) -> bytes:
+        async for data in messages:
+            try:
+                outcomes = codec.decode_outcomes(data)
+            except codec.MalformedMessageError as error:
+                log.warning("an access log message that cannot be read: %s", error)
+                continue
+            for outcome in outcomes:
+                self._finished(outcome)
+        return b""  # StreamAccessLogsResponse has no fields
