@@ -1,0 +1,138 @@
+"""Active health: every replica is asked at its own pace, so that one that hangs delays nobody."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from random import Random
+
+import httpx
+
+from homing.control.membership import Membership, View
+from homing.control.thresholds import Verdict
+from homing.core.config import Address, HealthCheck
+from homing.core.fleet import HealthChanged
+
+log = logging.getLogger(__name__)
+
+Probe = Callable[[str, HealthCheck], Awaitable[bool]]
+"""One question to "ip:port": whether it is healthy. Never raises for what a replica does or fails to do."""
+
+JITTER = 0.2  # share of the interval, either way: probes of many replicas spread out
+UNSETTLED_INTERVAL_S = 0.2  # until there is a first verdict, so that start-up does not wait for whole intervals
+MAX_BODY_BYTES = 65_536
+
+
+class HttpProbe:
+    """GET of the health path; 200 is healthy. Keeps one connection per replica. An asynchronous context manager."""
+
+    def __init__(self) -> None:
+        limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
+        # trust_env: a proxy of the environment is for the way out, not for replicas.
+        self._client = httpx.AsyncClient(limits=limits, timeout=None, trust_env=False, follow_redirects=False)
+
+    async def __aenter__(self) -> HttpProbe:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._client.aclose()
+
+    async def __call__(self, address: str, check: HealthCheck) -> bool:
+        try:
+            async with asyncio.timeout(check.timeout_s):
+                return await self._ask(f"http://{address}{check.path}")
+        except (httpx.HTTPError, httpx.InvalidURL, TimeoutError):
+            return False
+
+    async def _ask(self, url: str) -> bool:
+        async with self._client.stream("GET", url) as response:
+            size = 0
+            async for chunk in response.aiter_raw():  # read to its end, or the connection could not be used again
+                size += len(chunk)
+                if size > MAX_BODY_BYTES:
+                    break
+            return response.status_code == httpx.codes.OK
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What is probed. Another address or another check is another target, and begins without a verdict."""
+
+    pool_id: str
+    replica_id: str
+    address: str
+    check: HealthCheck
+
+
+class Prober:
+    """Probes the replicas of a membership and tells it what it finds."""
+
+    def __init__(self, membership: Membership, probe: Probe, random: Random) -> None:
+        self.settled = asyncio.Event()
+        """Set once every replica of the beginning has a verdict."""
+        self.probes: Counter[tuple[str, bool]] = Counter()
+        """Probes since the start, by (pool, whether healthy)."""
+        self._membership = membership
+        self._probe = probe
+        self._random = random
+        self._tasks: dict[Target, asyncio.Task[None]] = {}
+        self._unsettled: set[Target] = set()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        views = self._membership.views
+        async with asyncio.TaskGroup() as tasks:
+            serial, view = views.serial, views.value
+            while True:
+                self._aim(_targets(view), tasks)
+                serial, view = await views.after(serial)
+
+    def _aim(self, targets: Mapping[Target, bool], tasks: asyncio.TaskGroup) -> None:
+        for target in self._tasks.keys() - targets.keys():
+            self._tasks.pop(target).cancel()
+            self._unsettled.discard(target)
+        for target, healthy in targets.items():
+            if target not in self._tasks:
+                self._unsettled.add(target)
+                self._tasks[target] = tasks.create_task(self._probe_for_ever(target, Verdict(healthy)))
+        self._note_settled()
+
+    async def _probe_for_ever(self, target: Target, verdict: Verdict) -> None:
+        # A name that did not resolve fails without being asked.
+        resolved = Address.parse(target.address).ip is not None
+        while True:
+            ok = resolved and await self._probe(target.address, target.check)
+            self.probes[target.pool_id, ok] += 1
+            before, verdict = verdict, verdict.after(ok, target.check)
+            if verdict.tells_more_than(before):
+                self._tell(target, before, verdict)
+            await asyncio.sleep(self._pause_s(target.check.interval_s, verdict))
+
+    def _tell(self, target: Target, before: Verdict, verdict: Verdict) -> None:
+        if verdict.healthy != before.healthy or not verdict.healthy:
+            words = "answers its probes" if verdict.healthy else "fails its probes"
+            log.info("replica %s of pool %s (%s) %s", target.replica_id, target.pool_id, target.address, words)
+        self._membership.apply(HealthChanged(target.pool_id, target.replica_id, verdict.healthy))
+        self._unsettled.discard(target)
+        self._note_settled()
+
+    def _note_settled(self) -> None:
+        if not self._unsettled:
+            self.settled.set()
+
+    def _pause_s(self, interval_s: float, verdict: Verdict) -> float:
+        if not verdict.settled:
+            return min(interval_s, UNSETTLED_INTERVAL_S)
+        return interval_s * self._random.uniform(1 - JITTER, 1 + JITTER)
+
+
+def _targets(view: View) -> dict[Target, bool]:
+    """What is to be probed, and whether it is thought healthy."""
+    return {
+        Target(pool.id, r.id, r.address, view.config.health): r.healthy
+        for pool in view.fleet.pools
+        for r in pool.replicas
+    }

@@ -1,0 +1,94 @@
+"""The file: read at the start, and again when it changes or when asked. A bad file changes nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+from homing.core.config import MAX_FILE_BYTES, Config, ConfigError, Problem, parse
+
+log = logging.getLogger(__name__)
+
+POLL_S = 1.0
+MAX_LOGGED_PROBLEMS = 5
+
+Signature = tuple[int, int, int]
+"""(mtime in ns, inode, size): differs after every write, and after every rename over the file."""
+
+
+def load(path: Path) -> Config:
+    """Raises ConfigError, also for a file that cannot be read."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_FILE_BYTES + 1)
+    except OSError as e:
+        raise ConfigError([Problem(str(path), None, "", e.strerror or str(e), "a readable file")]) from None
+    return parse(data, str(path))
+
+
+class Reloader:
+    """Follows the file and hands over each good one that differs from the last. `good` is about the newest."""
+
+    def __init__(self, path: Path, config: Config, apply: Callable[[Config], None], poll_s: float = POLL_S) -> None:
+        self.good = True
+        self.applied = 0
+        self.rejected = 0
+        self._path = path
+        self._config = config
+        self._apply = apply
+        self._poll_s = poll_s
+        self._asked = asyncio.Event()
+        self._read: Signature | None = None  # the file may have changed since `config` was read from it
+
+    def ask(self) -> None:
+        """Reads the file again, changed or not (SIGHUP)."""
+        self._asked.set()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            asked = await self._pause()
+            signature = _signature(self._path)
+            if asked or signature != self._read:
+                self._read = signature
+                await self._reload()
+
+    async def _pause(self) -> bool:
+        try:
+            async with asyncio.timeout(self._poll_s):
+                await self._asked.wait()
+        except TimeoutError:
+            return False
+        self._asked.clear()
+        return True
+
+    async def _reload(self) -> None:
+        try:
+            config = await asyncio.to_thread(load, self._path)
+        except ConfigError as e:
+            self.good = False
+            self.rejected += 1
+            log.error("the file is refused, the last good one stays: %s", _one_line(e))
+            return
+        self.good = True
+        if config != self._config:
+            self._config = config
+            self.applied += 1
+            log.info("%s: changed, and applied", self._path)
+            self._apply(config)
+
+
+def _one_line(error: ConfigError) -> str:
+    shown = "; ".join(map(str, error.problems[:MAX_LOGGED_PROBLEMS]))
+    more = len(error.problems) - MAX_LOGGED_PROBLEMS
+    return f"{shown}; and {more} more" if more > 0 else shown
+
+
+def _signature(path: Path) -> Signature | None:
+    try:
+        stat = path.stat()
+    except OSError:
+        return None
+    return stat.st_mtime_ns, stat.st_ino, stat.st_size

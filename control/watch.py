@@ -1,0 +1,51 @@
+"""The fleet of one file, kept up to date: what the control service and a picker without one have in common."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+from homing.control.discovery.static import Resolve, StaticDiscovery, resolve
+from homing.control.health import HttpProbe, Prober
+from homing.control.membership import Membership
+from homing.control.reload import Reloader
+from homing.core.config import Config
+from homing.core.fleet import Fleet
+
+OnChange = Callable[[Config, Fleet], None]
+
+
+class FleetWatch:
+    """Reads the file again when it changes, resolves names, probes replicas. Needs no other part of control.
+
+    watch = FleetWatch(path, load(path), Random())
+    loop.add_signal_handler(signal.SIGHUP, watch.reload)
+    await watch.run(on_change)          # for ever
+    """
+
+    def __init__(self, path: Path, config: Config, random: Random, resolve: Resolve = resolve) -> None:
+        self.membership = Membership(config)
+        self.reloader = Reloader(path, config, self.membership.configure)
+        self.discovery = StaticDiscovery(self.membership, resolve)
+        self._probe = HttpProbe()
+        self.prober = Prober(self.membership, self._probe, random)
+
+    def reload(self) -> None:
+        """Reads the file at once. For SIGHUP."""
+        self.reloader.ask()
+
+    async def run(self, on_change: OnChange) -> None:
+        """Until cancelled. Calls `on_change` on the loop's thread: first when every replica has been probed to a
+        verdict (before, all would look unfit), then for each newer (config, fleet)."""
+        async with self._probe, asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.discovery.run())
+            await self.discovery.first_round.wait()
+            tasks.create_task(self.prober.run())
+            await self.prober.settled.wait()
+            tasks.create_task(self.reloader.run())
+            serial, view = self.membership.views.serial, self.membership.view
+            while True:
+                on_change(view.config, view.fleet)
+                serial, view = await self.membership.views.after(serial)

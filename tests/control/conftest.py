@@ -1,0 +1,113 @@
+"""Replicas of a few lines: real sockets, and every way to be unwell."""
+
+import asyncio
+import contextlib
+
+import pytest
+
+
+class FakeReplica:
+    """Answers /health by its `mood`: ok, sick (500), hung (accepts and says nothing), endless (a body without end)."""
+
+    def __init__(self):
+        self.mood = "ok"
+        self.asked = 0
+        self.connections = 0
+        self._server = None
+        self._port = 0
+        self._writers = set()
+
+    @property
+    def address(self):
+        return f"127.0.0.1:{self._port}"
+
+    async def start(self):
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self._port)
+        self._port = self._server.sockets[0].getsockname()[1]
+
+    async def stop(self):
+        """Connections are refused from now on."""
+        self._server.close()
+        for writer in self._writers:
+            writer.transport.abort()
+        await self._server.wait_closed()
+
+    async def _serve(self, reader, writer):
+        self.connections += 1
+        self._writers.add(writer)
+        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
+            while True:
+                await reader.readuntil(b"\r\n\r\n")
+                self.asked += 1
+                await self._answer(writer)
+        self._writers.discard(writer)
+        writer.close()
+
+    async def _answer(self, writer):
+        match self.mood:
+            case "ok":
+                writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}")
+            case "sick":
+                writer.write(b"HTTP/1.1 500 Oh\r\ncontent-length: 0\r\n\r\n")
+            case "hung":
+                await asyncio.sleep(3600)
+            case "endless":
+                writer.write(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n")
+                while True:
+                    writer.write(b"10000\r\n" + b"." * 65536 + b"\r\n")
+                    await writer.drain()
+        await writer.drain()
+
+
+@pytest.fixture
+async def replicas():
+    """Three of them, listening."""
+    made = [FakeReplica() for _ in range(3)]
+    for replica in made:
+        await replica.start()
+    yield made
+    for replica in made:
+        await replica.stop()
+
+
+@pytest.fixture
+def until():
+    """Waits for a condition, 5 s at most."""
+
+    async def wait(condition):
+        async with asyncio.timeout(5):
+            while not condition():  # noqa: ASYNC110 (what it waits for is on the other side of a socket)
+                await asyncio.sleep(0.01)
+
+    return wait
+
+
+@pytest.fixture
+async def background():
+    """Runs a coroutine until the test ends."""
+    tasks = []
+
+    def run(coroutine):
+        tasks.append(asyncio.create_task(coroutine))
+        return tasks[-1]
+
+    yield run
+    for task in tasks:
+        if task.done() and not task.cancelled() and task.exception():
+            raise task.exception()
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+@pytest.fixture
+def homing_yaml():
+    """The text of a file with one pool of these addresses, probed fast."""
+
+    def text(*addresses, more="", pool="p"):
+        listed = "\n".join(f"    - {{id: r{i}, address: '{a}'}}" for i, a in enumerate(addresses))
+        return (
+            f"pools:\n  {pool}:\n    replicas:\n{listed}\n"
+            f"health: {{interval_s: 0.1, timeout_s: 0.3, unhealthy_threshold: 2, healthy_threshold: 1}}\n{more}"
+        )
+
+    return text
