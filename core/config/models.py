@@ -36,9 +36,11 @@ POOL_ID = Text(
     reserved=("homing-", "homing_"),
 )
 REPLICA_ID = Text(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}", "a letter or digit, then up to 127 of A-Z a-z 0-9 . _ : -")
-MODEL_NAME = Text(r"[!#-\[\]-~]{1,256}", "1 to 256 printable ASCII characters, without blanks, quotes or backslashes")
+MODEL_NAME = Text(
+    r"[!#-\[\]-~]{1,256}", "1 to 256 printable ASCII characters, without blanks, double quotes or backslashes"
+)
 HEALTH_PATH = Text(
-    r"/[!-\"$-~]{0,255}", "a path that begins with /, up to 256 printable ASCII characters, no # or blank"
+    r"/[!$-~]{0,255}", 'a path that begins with /, up to 256 printable ASCII characters, no " # or blank'
 )
 
 PoolId = Annotated[str, PlainValidator(POOL_ID)]
@@ -70,12 +72,12 @@ class _PoolKeys(_Keys):
 class PoolSection(_PoolKeys):
     """A pool as the file has it: its id is the key above it."""
 
-    served_name: ModelName | None = None
+    served_name: ModelName = ""  # the pool's id
 
     def under(self, pool_id: str) -> PoolConfig:
         return PoolConfig(
             id=pool_id,
-            served_name=pool_id if self.served_name is None else self.served_name,
+            served_name=self.served_name or pool_id,
             aliases=self.aliases,
             replicas=self.replicas,
             hash=self.hash,

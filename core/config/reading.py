@@ -7,7 +7,7 @@ from typing import get_args
 from pydantic import BaseModel, BeforeValidator, PlainValidator, ValidationError
 from pydantic.fields import FieldInfo
 
-from homing.core.config.document import MAX_FILE_BYTES, Mapping, Node, Unusable, compose, locate
+from homing.core.config.document import MAX_FILE_BYTES, Mapping, Node, Unusable, compose, fastest_loader, locate
 from homing.core.config.models import Config, FileSection
 from homing.core.config.problems import MAX_PROBLEMS, ConfigError, Path, Problem, dotted
 from homing.core.config.relations import broken_relations
@@ -21,7 +21,7 @@ def parse(text: str | bytes, file: str) -> Config:
 
     Raises ConfigError, and nothing else, with every problem found.
     """
-    root, problems = compose(_decoded(text, file), file)
+    root, problems = compose(_decoded(text, file), file, fastest_loader())
     if not isinstance(root, Mapping):
         raise ConfigError([*problems, Problem(file, root.line, "", root.found, NEEDED)])
     problems += tuple(broken_relations(root, file))
