@@ -9,7 +9,7 @@ from homing.core.config import MAX_FILE_BYTES, ConfigError, Problem, parse
 from homing.core.config.document import Mapping, compose, fastest_loader, resolved
 
 POOL = "pools: {a: {replicas: [{id: r, address: 'h:1'}]}}"
-LOADERS = [yaml.SafeLoader, yaml.CSafeLoader]
+LOADERS = [yaml.SafeLoader, fastest_loader()]
 
 
 def problems(text: str | bytes) -> list[str]:
