@@ -41,6 +41,7 @@ class EnvoyStart:
 
 def arguments(binary: Path, bootstrap: Path, workers: int) -> tuple[str, ...]:
     """No hot restart: with it (also under --use-dynamic-base-id) Envoy leaves a file in /dev/shm at every end.
+    --drain-time-s stays at its 600 s: when a listener changes, streams in flight are cut after it.
     `main` warns at every start and SIGTERM of what is normal here."""
     return (
         str(binary),
