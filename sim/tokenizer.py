@@ -1,0 +1,126 @@
+"""The sim's own tokenizer: text to ids and back, with no table and no state.
+
+An id IS its bytes: the little-endian number of the one to four UTF-8 bytes of the piece. So every process agrees on
+every id without a vocabulary file, and every id below 2**31 decodes to something. Pieces follow the usual shape of
+byte-pair tokenizers, about three characters each: a space belongs to the word behind it, words break after four
+ASCII characters, other characters are pieces of their own, and a four-byte character is two pieces, so that a stream
+can end inside a character as it can with a real model.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from array import array
+from collections.abc import Iterable, Sequence
+from typing import Protocol, TypeAlias
+
+TokenIds: TypeAlias = "array[int]"  # typecode "I"; by agreement never changed after it was handed over
+
+BOS = "<|begin_of_text|>"
+SPECIALS = ("<|im_start|>", "<|im_end|>", "<|endoftext|>", BOS)
+
+_SPECIAL_BASE = 0x7FFFFF00
+_PIECE = re.compile(r" [!-~]{1,3}|[!-~]{1,4}|[\s\S]")
+_SPECIAL = re.compile("(" + "|".join(re.escape(s) for s in SPECIALS) + ")")
+_MAX_CACHED_WORD = 32
+_MAX_CACHED_WORDS = 1 << 16
+
+
+def token_ids(values: Iterable[int] = ()) -> TokenIds:
+    """Ids as the sim keeps them: four bytes each. Raises OverflowError for one outside 32 bits."""
+    return array("I", values)
+
+
+class Tokenizer(Protocol):
+    vocab_size: int
+    bos_id: int
+
+    def encode(self, text: str) -> TokenIds: ...
+
+    def token_bytes(self, token: int) -> bytes:
+        """The bytes of one token. Special tokens have none, as `skip_special_tokens` is vLLM's default."""
+        ...
+
+    def decode(self, tokens: Sequence[int]) -> str: ...
+
+    def token_text(self, token: int) -> str:
+        """The token by name, special ones too."""
+        ...
+
+
+class ByteTokenizer:
+    """See the module. Text that came as lone surrogates is kept as a question mark."""
+
+    vocab_size = 1 << 31
+
+    def __init__(self) -> None:
+        self._special_ids = {s: _SPECIAL_BASE + i for i, s in enumerate(SPECIALS)}
+        self._special_texts = {i: s for s, i in self._special_ids.items()}
+        self._words: dict[str, TokenIds] = {}
+        self.bos_id = self._special_ids[BOS]
+
+    def encode(self, text: str) -> TokenIds:
+        ids = token_ids()
+        if "<|" not in text:
+            self._encode_plain(text, ids)
+            return ids
+        for part in _SPECIAL.split(text):
+            special = self._special_ids.get(part)
+            if special is not None:
+                ids.append(special)
+            elif part:
+                self._encode_plain(part, ids)
+        return ids
+
+    def token_bytes(self, token: int) -> bytes:
+        if token in self._special_texts:
+            return b""
+        return token.to_bytes(4, "little").rstrip(b"\0") or b"\0"
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        return b"".join(map(self.token_bytes, tokens)).decode("utf-8", "replace")
+
+    def token_text(self, token: int) -> str:
+        return self._special_texts.get(token) or self.token_bytes(token).decode("utf-8", "replace")
+
+    def _encode_plain(self, text: str, ids: TokenIds) -> None:
+        """Word by word, since words repeat: several times faster than piece by piece on long conversations."""
+        words = self._words
+        first, *rest = text.split(" ")
+        ids.extend(_pieces(first))
+        for word in rest:
+            known = words.get(word)
+            if known is None:
+                known = _pieces(" " + word)
+                if len(word) <= _MAX_CACHED_WORD:
+                    if len(words) >= _MAX_CACHED_WORDS:
+                        words.clear()
+                    words[word] = known
+            ids.extend(known)
+
+
+def _pieces(text: str) -> TokenIds:
+    ids = token_ids()
+    if len(text) > _MAX_CACHED_WORD and text[0] != " " and text.isascii() and text.isalnum():
+        return _long_word(text)
+    for piece in _PIECE.findall(text):
+        data = piece.encode("utf-8", "replace")
+        if len(data) == 4 and not piece.isascii():
+            ids.append(int.from_bytes(data[:2], "little"))
+            data = data[2:]
+        ids.append(int.from_bytes(data, "little"))
+    return ids
+
+
+def _long_word(text: str) -> TokenIds:
+    """What `_pieces` says of one long ASCII word, at the speed of a copy (base64 and the like)."""
+    data = text.encode()
+    whole = len(data) & ~3
+    ids = token_ids()
+    ids.frombytes(data[:whole])
+    if sys.byteorder == "big":
+        ids.byteswap()
+    if whole < len(data):
+        ids.append(int.from_bytes(data[whole:], "little"))
+    return ids
