@@ -1,0 +1,111 @@
+"""Messages to prompt text by a Jinja chat template, in the sandbox and with the names that transformers gives it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, NoReturn
+
+import jinja2
+from jinja2.ext import LoopControlExtension
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from homing.sim.errors import BadRequestError
+from homing.sim.tokenizer import BOS
+
+Message = Mapping[str, Any]
+
+# ChatML, as Qwen and others have it.
+DEFAULT_TEMPLATE = """\
+{%- for message in messages %}
+{{- '<|im_start|>' + message.role + '\\n' }}
+{%- if message.content %}{{ message.content }}{% endif %}
+{%- for call in message.tool_calls or [] %}
+{{- '\\n<tool_call>\\n' + (call.function | tojson) + '\\n</tool_call>' }}
+{%- endfor %}
+{{- '<|im_end|>\\n' }}
+{%- endfor %}
+{%- if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class RenderOptions:
+    add_generation_prompt: bool = True
+    continue_final_message: bool = False
+    tools: list[dict[str, Any]] | None = None
+    template_kwargs: Mapping[str, Any] | None = None
+
+
+class ChatTemplate:
+    """A compiled template. Raises jinja2.TemplateSyntaxError when it is none."""
+
+    def __init__(self, source: str = DEFAULT_TEMPLATE) -> None:
+        environment = ImmutableSandboxedEnvironment(
+            trim_blocks=True, lstrip_blocks=True, extensions=[LoopControlExtension]
+        )
+        environment.filters["tojson"] = _tojson
+        environment.globals["raise_exception"] = _raise_exception
+        environment.globals["strftime_now"] = lambda form: datetime.now().strftime(form)
+        self._template = environment.from_string(source)
+
+    def render(self, messages: list[dict[str, Any]], options: RenderOptions) -> str:
+        """Raises BadRequestError with the template's own words, as vLLM does."""
+        if options.continue_final_message and options.add_generation_prompt:
+            raise BadRequestError("Cannot set both `continue_final_message` and `add_generation_prompt` to True.")
+        conversation = [_flat(message) for message in messages]
+        try:
+            text = self._template.render(
+                messages=conversation,
+                tools=options.tools,
+                add_generation_prompt=options.add_generation_prompt,
+                bos_token=BOS,
+                eos_token="<|im_end|>",
+                **(options.template_kwargs or {}),
+            )
+        except (jinja2.TemplateError, TypeError, ValueError, ArithmeticError, LookupError, AttributeError) as error:
+            raise BadRequestError(str(error)) from None
+        return _cut_after(text, conversation) if options.continue_final_message else text
+
+
+def _flat(message: Message) -> dict[str, Any]:
+    """vLLM's `string` content format: text parts joined by line breaks."""
+    role = message.get("role")
+    if not isinstance(role, str):
+        raise BadRequestError("Each message needs a `role`.", "messages")
+    content = message.get("content")
+    if isinstance(content, list):
+        content = "\n".join(_part_text(part) for part in content)
+    elif content is not None and not isinstance(content, str):
+        raise BadRequestError("`content` must be text or a list of parts.", "messages")
+    return {**message, "content": content}
+
+
+def _part_text(part: object) -> str:
+    if isinstance(part, str):
+        return part
+    if isinstance(part, dict):
+        text = part.get("text", part.get("refusal"))
+        if isinstance(text, str):
+            return text
+        raise BadRequestError(f"Unknown part type: {part.get('type')}", "messages")
+    raise BadRequestError("A content part must be an object.", "messages")
+
+
+def _cut_after(text: str, conversation: list[dict[str, Any]]) -> str:
+    """The prompt up to the end of the final message, so that the model goes on with it."""
+    final = (conversation[-1].get("content") or "").strip() if conversation else ""
+    at = text.rfind(final)
+    if not final or at < 0:
+        raise BadRequestError("continue_final_message is set but the final message does not appear in the chat.")
+    return text[: at + len(final)]
+
+
+def _tojson(value: object, ensure_ascii: bool = False, indent: int | None = None) -> str:
+    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent)
+
+
+def _raise_exception(message: str) -> NoReturn:
+    raise jinja2.TemplateError(message)

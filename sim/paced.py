@@ -1,0 +1,118 @@
+"""An engine without a time model: every sequence gets its tokens at fixed times of its own, whatever else runs.
+
+For tests that want long, slow, even streams (`--ttft-ms`, `--itl-ms`). Memory and queueing are real but simple: a
+sequence is admitted in order of arrival when its whole length fits.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Iterable
+from itertools import count
+
+from homing.sim.engine import Counters
+from homing.sim.prefix_cache import PrefixCache, extend_keys
+from homing.sim.sequence import FinishReason, Sequence
+
+
+class PacedEngine:
+    """First token `ttft_s` after admission, each further one `itl_s` after the one before."""
+
+    def __init__(self, cache: PrefixCache, *, ttft_s: float, itl_s: float, max_num_seqs: int) -> None:
+        self.cache = cache
+        self.counters = Counters()
+        self._ttft_s = ttft_s
+        self._itl_s = itl_s
+        self._max_num_seqs = max_num_seqs
+        self._queue: deque[Sequence] = deque()
+        self._running: dict[Sequence, None] = {}
+        self._due: list[tuple[float, int, Sequence]] = []
+        self._order = count()  # ties in the heap go by it: sequences have no order
+        self._now_s = 0.0
+
+    @property
+    def running(self) -> int:
+        return len(self._running)
+
+    @property
+    def waiting(self) -> int:
+        return len(self._queue)
+
+    @property
+    def due_s(self) -> float | None:
+        self._drop_finished()
+        return self._due[0][0] if self._due else None
+
+    def submit(self, sequence: Sequence, now_s: float) -> None:
+        sequence.arrived_s = now_s
+        self._now_s = now_s
+        self._queue.append(sequence)
+        self._admit(now_s)
+
+    def finish(self, sequence: Sequence, reason: FinishReason) -> None:
+        if sequence.finished:
+            return
+        sequence.finish_reason = reason
+        if sequence in self._running:
+            del self._running[sequence]
+            self.cache.release(sequence.blocks)
+            sequence.blocks = []
+        else:
+            self._queue.remove(sequence)
+        self._admit(self._now_s)
+
+    def advance(self, now_s: float) -> Iterable[Sequence]:
+        """One token at most for each sequence, so that late ones catch up side by side."""
+        self._now_s = now_s
+        due = []
+        while self._due and self._due[0][0] <= now_s:
+            due.append(heapq.heappop(self._due))
+        moved = []
+        for due_s, _, sequence in due:
+            if sequence.finished:
+                continue
+            self._emit(sequence, now_s)
+            moved.append(sequence)
+            if not sequence.finished:
+                heapq.heappush(self._due, (due_s + self._itl_s, next(self._order), sequence))
+        return moved
+
+    def _admit(self, now_s: float) -> None:
+        size = self.cache.shape.block_size
+        while self._queue and len(self._running) < self._max_num_seqs:
+            sequence = self._queue[0]
+            extend_keys(sequence.keys, sequence.tokens, size, sequence.salt)
+            found = self.cache.find(sequence.keys, sequence.prompt_tokens) if sequence.reads_cache else []
+            length = sequence.prompt_tokens + sequence.max_tokens
+            fresh = self.cache.acquire(found, -(-length // size) - len(found))
+            if fresh is None:
+                return
+            self._queue.popleft()
+            self._running[sequence] = None
+            sequence.blocks = [*found, *fresh]
+            sequence.registered = len(found)
+            sequence.cached_tokens = len(found) * size
+            sequence.scheduled_s = now_s
+            if sequence.reads_cache:
+                self.counters.prefix_queries += sequence.prompt_tokens
+                self.counters.prefix_hits += sequence.cached_tokens
+            self._register(sequence)
+            heapq.heappush(self._due, (now_s + self._ttft_s, next(self._order), sequence))
+
+    def _emit(self, sequence: Sequence, now_s: float) -> None:
+        # As in vLLM, a token's KV exists, and its block may become findable, once the next token is computed.
+        extend_keys(sequence.keys, sequence.tokens, self.cache.shape.block_size, sequence.salt)
+        self._register(sequence)
+        sequence.tokens.append(sequence.sampler.take())
+        if sequence.output_tokens >= sequence.max_tokens:
+            self.finish(sequence, FinishReason.LENGTH)
+
+    def _register(self, sequence: Sequence) -> None:
+        if len(sequence.keys) > sequence.registered:
+            self.cache.register(sequence.blocks, sequence.keys, sequence.tokens, sequence.registered)
+            sequence.registered = len(sequence.keys)
+
+    def _drop_finished(self) -> None:
+        while self._due and self._due[0][2].finished:
+            heapq.heappop(self._due)

@@ -1,0 +1,105 @@
+"""From a generation to bytes on the wire: whole, or as server-sent events; ended at once when the client leaves."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import msgspec
+from starlette.types import Receive, Scope, Send
+
+from homing.sim.errors import ShuttingDownError
+from homing.sim.generation import Delta, Generation
+from homing.sim.sequence import FinishReason
+from homing.sim.shapes import PromptTokensDetails, Usage
+from homing.sim.tokenizer import TokenIds, token_ids
+
+_JSON = [(b"content-type", b"application/json")]
+_EVENTS = [(b"content-type", b"text/event-stream; charset=utf-8")]
+
+
+@dataclass(slots=True)
+class Collected:
+    """One choice of an answer that is not streamed."""
+
+    index: int
+    text: str = ""
+    tokens: TokenIds = field(default_factory=token_ids)
+    finish_reason: str | None = None
+    stop_reason: str | None = None
+
+
+class Answer(ABC):
+    """An ASGI response over one generation. Subclasses say how it looks on the wire."""
+
+    def __init__(self, generation: Generation, *, stream: bool) -> None:
+        self.generation = generation
+        self._stream = stream
+
+    @abstractmethod
+    def whole(self, collected: list[Collected]) -> bytes: ...
+
+    @abstractmethod
+    def events(self, delta: Delta) -> Iterator[bytes]: ...
+
+    @abstractmethod
+    def closing(self) -> Iterator[bytes]: ...
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """The engine is not told to wait for a slow client, as in vLLM: what was generated stays in the sequence,
+        and goes out in fewer, longer events when the client reads again."""
+        watch = asyncio.create_task(_until_disconnect(receive))
+        watch.add_done_callback(lambda _: self.generation.abort())
+        self.generation.start()
+        try:
+            await (self._send_events(send) if self._stream else self._send_whole(send))
+        finally:
+            watch.cancel()
+            self.generation.abort()
+
+    async def _send_events(self, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": _EVENTS})
+        async for delta in self.generation.deltas():
+            if delta.finish_reason is FinishReason.ABORT:
+                # The client has left, or the replica is going: vLLM, too, ends a stream with an error event.
+                await send(_part(b"data: " + ShuttingDownError().body() + b"\n\ndata: [DONE]\n\n", more=False))
+                return
+            await send(_part(b"".join(self.events(delta))))
+        await send(_part(b"".join(self.closing()), more=False))
+
+    async def _send_whole(self, send: Send) -> None:
+        collected = [Collected(choice.index) for choice in self.generation.choices]
+        async for delta in self.generation.deltas():
+            choice = collected[delta.index]
+            choice.text += delta.text
+            choice.tokens.extend(delta.tokens)
+            choice.finish_reason, choice.stop_reason = delta.finish_reason, delta.stop_reason
+        status, body = 200, b""
+        if any(choice.finish_reason is FinishReason.ABORT for choice in collected):
+            error = ShuttingDownError()
+            status, body = error.status, error.body()
+        else:
+            body = self.whole(collected)
+        headers = [*_JSON, (b"content-length", str(len(body)).encode())]
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send(_part(body, more=False))
+
+
+def usage_of(generation: Generation) -> Usage:
+    prompt, output = generation.prompt_tokens, generation.output_tokens
+    return Usage(prompt, prompt + output, output, PromptTokensDetails(generation.cached_tokens))
+
+
+def sse(event: msgspec.Struct) -> bytes:
+    return b"data: " + msgspec.json.encode(event) + b"\n\n"
+
+
+async def _until_disconnect(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+def _part(body: bytes, *, more: bool = True) -> dict[str, object]:
+    return {"type": "http.response.body", "body": body, "more_body": more}

@@ -1,0 +1,74 @@
+"""Starts real replicas, and ends them."""
+
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import httpx
+import pytest
+
+START_TIMEOUT_S = 10
+
+
+@dataclass(frozen=True)
+class RunningSim:
+    process: subprocess.Popen[str]
+    url: str
+    port: int
+
+    def metric(self, name: str) -> float:
+        """One sample of the replica's own metrics."""
+        for line in httpx.get(f"{self.url}/metrics").text.splitlines():
+            if line.startswith((f"{name}{{", f"{name} ")):
+                return float(line.rsplit(" ", 1)[1])
+        raise AssertionError(f"no metric {name}")
+
+    def stop(self) -> int:
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(5)
+
+
+@pytest.fixture
+def start_sim() -> Iterator[Callable[..., RunningSim]]:
+    """`start_sim("--flag", "value", ...)` gives a replica that listens on a port of its own."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(*flags: str) -> RunningSim:
+        command = [
+            sys.executable,
+            "-m",
+            "homing",
+            "sim",
+            "--listen",
+            "127.0.0.1:0",
+            "--id",
+            "r1",
+            "--model",
+            "m",
+            *flags,
+        ]
+        process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        started.append(process)
+        assert process.stderr is not None
+        for line in process.stderr:
+            if found := re.search(r"serves .* on ([\d.]+):(\d+)", line):
+                url = f"http://{found[1]}:{found[2]}"
+                transport = httpx.HTTPTransport(retries=3)
+                with httpx.Client(transport=transport, timeout=START_TIMEOUT_S) as client:
+                    assert client.get(f"{url}/health").status_code == 200
+                return RunningSim(process, url, int(found[2]))
+        raise AssertionError(f"the replica ended with {process.wait()}")
+
+    yield start
+    for process in started:
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(5)
+        finally:
+            process.kill()
+            if process.stderr is not None:
+                process.stderr.close()

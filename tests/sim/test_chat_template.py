@@ -1,0 +1,53 @@
+import pytest
+
+from homing.sim.chat_template import ChatTemplate, RenderOptions
+from homing.sim.errors import BadRequestError
+
+USER = {"role": "user", "content": "hi"}
+
+
+def test_the_default_is_chatml():
+    text = ChatTemplate().render([{"role": "system", "content": "be kind"}, USER], RenderOptions())
+    assert text == ("<|im_start|>system\nbe kind<|im_end|>\n<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n")
+
+
+def test_a_turn_keeps_the_text_of_the_turn_before():
+    template = ChatTemplate()
+    first = template.render([USER], RenderOptions())
+    second = template.render([USER, {"role": "assistant", "content": "yes"}, USER], RenderOptions())
+    assert second.startswith(first + "yes<|im_end|>\n")
+
+
+def test_text_parts_are_joined_by_line_breaks():
+    parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
+    text = ChatTemplate().render([{"role": "user", "content": parts}], RenderOptions(add_generation_prompt=False))
+    assert text == "<|im_start|>user\na\nb<|im_end|>\n"
+
+
+def test_tool_calls_are_part_of_the_prompt():
+    call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    message = {"role": "assistant", "content": None, "tool_calls": [call]}
+    assert '{"name": "f", "arguments": "{}"}' in ChatTemplate().render([message], RenderOptions())
+
+
+def test_the_final_message_is_continued():
+    options = RenderOptions(add_generation_prompt=False, continue_final_message=True)
+    text = ChatTemplate().render([USER, {"role": "assistant", "content": "Once upon"}], options)
+    assert text.endswith("<|im_start|>assistant\nOnce upon")
+
+
+@pytest.mark.parametrize(
+    ("source", "message", "words"),
+    [
+        ("{{ raise_exception('roles must alternate') }}", USER, "roles must alternate"),
+        ("{{ ''.__class__.__mro__ }}", USER, "access to attribute '__class__' of 'str' object is unsafe."),
+        ("{{ messages[5].role }}", USER, "list object has no element 5"),
+        ("{{ 1 // 0 }}", USER, "integer division or modulo by zero"),
+        ("", {"content": "x"}, "Each message needs a `role`."),
+        ("", {"role": "user", "content": [{"type": "image_url"}]}, "Unknown part type: image_url"),
+        ("", {"role": "user", "content": 5}, "`content` must be text or a list of parts."),
+    ],
+)
+def test_what_a_template_cannot_do_is_the_clients_mistake(source, message, words):
+    with pytest.raises(BadRequestError, match=words.replace("`", ".").replace("(", ".")):
+        ChatTemplate(source).render([message], RenderOptions())
