@@ -47,6 +47,7 @@ class Stream:
     machine: AdsStream
     told: int
     node: Node = field(default_factory=Node)
+    late: bool = False  # it let a wait run out, and is not waited for until it has caught up
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)  # one event with all its writes at a time
 
     @property
@@ -59,11 +60,12 @@ class Stream:
 
 @dataclass(slots=True)
 class Counts:
-    """Since the start, by type URL."""
+    """Since the start; counters by type URL."""
 
     responses: Counter[str] = field(default_factory=Counter)
     acks: Counter[str] = field(default_factory=Counter)
     nacks: Counter[str] = field(default_factory=Counter)
+    late: int = 0  # waits that ran out, by stream
 
 
 class AdsServer:
@@ -112,7 +114,8 @@ class AdsServer:
         """What the connected clients say to the snapshot `version`, or to a newer one that replaced it.
 
         ACKED when all of them accepted it (also when there are none), NACKED when all have answered and one refused,
-        PENDING when one has not answered within `timeout_s`.
+        PENDING when one has not answered within `timeout_s`. A client that is late is waited for once, not at every
+        change: one frozen Envoy must not slow down what all others hear.
         """
         serial = self._snapshot.serial
         try:
@@ -120,11 +123,15 @@ class AdsServer:
                 while (answer := self._answer(serial)) is Answer.PENDING:
                     await self._progress.after(self._progress.serial)
         except TimeoutError:
-            log.warning("snapshot %s: an Envoy has not answered within %.1f s", version, timeout_s)
+            for stream in self._streams.values():
+                if not stream.late and stream.answer(serial) is Answer.PENDING:
+                    stream.late = True
+                    self.counts.late += 1
+                    log.warning("Envoy %s has not answered to snapshot %s in time", stream.node.id, version)
         return answer
 
     def _answer(self, serial: int) -> Answer:
-        answers = {stream.answer(serial) for stream in self._streams.values()}
+        answers = {stream.answer(serial) for stream in self._streams.values() if not stream.late}
         return next((a for a in (Answer.PENDING, Answer.NACKED) if a in answers), Answer.ACKED)
 
     async def serve(self, context: Context) -> None:
@@ -165,6 +172,7 @@ class AdsServer:
 
     async def _enter(self, stream: Stream, context: Context, event: Event) -> None:
         outputs = stream.machine.receive(event)
+        stream.late = stream.late and stream.answer(self._snapshot.serial) is Answer.PENDING
         self._progress.set(None)
         for output in outputs:
             match output:

@@ -35,14 +35,15 @@ class TellEnvoys:
 Step = TellPickers | TellEnvoys
 
 
-def plan(pickers: Fleet, envoys: Fleet, target: Fleet) -> tuple[Step, ...]:
-    """From what pickers and Envoys were told last to `target` for both."""
+def plan(pickers: Fleet, envoys: Fleet, target: Fleet, *, reconfigured: bool = False) -> tuple[Step, ...]:
+    """From what pickers and Envoys were told last to `target` for both. `reconfigured`: the Envoys have something
+    to hear that is not in the fleet."""
     without_leavers, both = _without_leavers(pickers, target), _both(envoys, target)
     joining = target != without_leavers
     steps: list[Step] = []
     if without_leavers != pickers:
-        steps.append(TellPickers(without_leavers, awaited=target != envoys))
-    if both != envoys:
+        steps.append(TellPickers(without_leavers, awaited=target != envoys or reconfigured))
+    if both != envoys or reconfigured:
         steps.append(TellEnvoys(both, awaited=joining))
     if joining:
         steps.append(TellPickers(target, awaited=False))

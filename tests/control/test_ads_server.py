@@ -62,7 +62,7 @@ async def connect(server):
         yield connected
 
 
-async def test_client_gets_the_snapshot_and_its_ack_is_known(server, connect):
+async def test_client_gets_the_snapshot_and_its_ack_is_known(server, connect, until):
     server.publish(snapshot())
     client = await connect()
     await client.ask(CDS)
@@ -70,6 +70,7 @@ async def test_client_gets_the_snapshot_and_its_ack_is_known(server, connect):
     assert (response.type_url, response.resources[0].type_url, response.resources[0].value) == (CDS, CDS, b"a1")
     assert await server.wait_acked(snapshot().version, 0.05) is Answer.PENDING
     await client.ask(CDS, of=response)
+    await until(lambda: server.counts.acks[CDS])
     assert await server.wait_acked(snapshot().version, 5) is Answer.ACKED
     (stream,) = server.streams
     assert stream.node.id == "envoy-1"
@@ -107,9 +108,33 @@ async def test_waiting_for_acks_takes_all_streams(server, connect, until):
     answer, other = await first.response(), await second.response()
     await first.ask(CDS, of=answer)
     await until(lambda: server.counts.acks[CDS] == 1)
-    assert await server.wait_acked(snapshot().version, 0.05) is Answer.PENDING
+    waiting = asyncio.create_task(server.wait_acked(snapshot().version, 5))
+    await asyncio.sleep(0.05)
+    assert not waiting.done()
     await second.ask(CDS, of=other)
-    assert await server.wait_acked(snapshot().version, 5) is Answer.ACKED
+    assert await waiting is Answer.ACKED
+
+
+async def test_a_late_client_is_waited_for_once_until_it_has_caught_up(server, connect, until, caplog):
+    server.publish(snapshot())
+    client = await connect()
+    await client.ask(CDS)
+    first = await client.response()
+    assert await server.wait_acked("v1", 0.05) is Answer.PENDING
+    assert await server.wait_acked("v1", 5) is Answer.ACKED
+    server.publish(snapshot(cds="a2"))
+    second = await client.response()
+    assert await server.wait_acked("v2", 5) is Answer.ACKED
+    await client.ask(CDS, of=first)
+    await client.ask(CDS, of=second)
+    await until(lambda: not server.streams[0].late)
+    server.publish(snapshot(cds="a3"))
+    assert await server.wait_acked("v3", 0.05) is Answer.PENDING
+    assert server.counts.late == 2
+    assert [r.getMessage() for r in caplog.records if r.levelname == "WARNING"] == [
+        "Envoy envoy-1 has not answered to snapshot v1 in time",
+        "Envoy envoy-1 has not answered to snapshot v3 in time",
+    ]
 
 
 async def test_nobody_connected_is_nobody_to_wait_for(server):

@@ -25,6 +25,10 @@ def test_nothing_new_is_told_to_nobody():
     assert from_old(fleet(A, B), fleet(A, B)) == ()
 
 
+def test_another_configuration_of_the_same_fleet_reaches_the_envoys():
+    assert plan(fleet(A), fleet(A), fleet(A), reconfigured=True) == (TellEnvoys(fleet(A), False),)
+
+
 def test_at_the_start_envoys_hear_first():
     assert plan(Fleet(), Fleet(), fleet(A)) == (TellEnvoys(fleet(A), True), TellPickers(fleet(A), False))
 
