@@ -2,85 +2,95 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
+
+if TYPE_CHECKING:
+    import socket
 
 _COUNT = click.IntRange(min=1)
 _BLOCKS = click.IntRange(min=2)  # one is reserved
 _MS = click.FloatRange(min=0)
 _FACTOR = click.FloatRange(min=0, min_open=True)
+_SHARE = click.FloatRange(min=0, max=1, min_open=True)
+_PRESETS = click.Choice(["h100-llama-8b", "a100-llama-8b"])  # of sim/presets.yaml, which --help need not read
 
 
-@click.command("sim")
-@click.option("--listen", default="127.0.0.1:8000", show_default=True, help="HOST:PORT; port 0 takes a free one.")
-@click.option("--id", "replica_id", default="sim", show_default=True, help="Name of this replica.")
-@click.option("--model", default="sim", show_default=True, help="Served model name.")
-@click.option("--seed", default=0, show_default=True, help="Another seed is another model.")
-@click.option(
-    "--max-model-len",
-    type=_COUNT,
-    default=4_194_304,
-    show_default=True,
-    help="Prompt and output, in tokens.",
-)
-@click.option("--block-size", type=_COUNT, default=16, show_default=True, help="Tokens in a KV block.")
-@click.option(
-    "--num-gpu-blocks-override",
-    "num_gpu_blocks",
-    type=_BLOCKS,
-    default=524_289,
-    show_default=True,
-    help="KV blocks.",
-)
-@click.option("--max-num-seqs", type=_COUNT, default=4096, show_default=True, help="Sequences that run at once.")
-@click.option("--ttft-ms", type=_MS, default=20.0, show_default=True, help="Time to a sequence's first token.")
-@click.option("--itl-ms", type=_MS, default=5.0, show_default=True, help="Time between its tokens.")
-@click.option(
-    "--time-scale",
-    type=_FACTOR,
-    default=1.0,
-    show_default=True,
-    help="Simulated seconds in a real one.",
-)
+@click.command("sim", context_settings={"show_default": True})
+@click.option("--listen", default="127.0.0.1:8000", help="HOST:PORT; port 0 takes a free one.")
+@click.option("--id", "replica_id", default="sim", help="Name of this replica.")
+@click.option("--model", default="sim", help="Served model name.")
+@click.option("--seed", default=0, help="Another seed is another model: other words.")
+@click.option("--preset", type=_PRESETS, help="Simulate this hardware; without, tokens are evenly paced.")
+@click.option("--speed", type=_FACTOR, default=1.0, help="2 is hardware twice as fast.")
+@click.option("--time-scale", type=_FACTOR, default=1.0, help="Simulated seconds in a real one.")
+@click.option("--ttft-ms", type=_MS, help="Paced: time to a sequence's first token.  [default: 20]")
+@click.option("--itl-ms", type=_MS, help="Paced: time between its tokens.  [default: 5]")
+@click.option("--max-model-len", type=_COUNT, help="Prompt and output, in tokens.")
+@click.option("--max-num-seqs", type=_COUNT, help="Sequences that run at once.")
+@click.option("--max-num-batched-tokens", type=_COUNT, help="With a preset: tokens in one step.")
+@click.option("--block-size", type=_COUNT, default=16, help="Tokens in a KV block.")
+@click.option("--num-gpu-blocks-override", "num_gpu_blocks", type=_BLOCKS, help="KV blocks.")
+@click.option("--gpu-memory-utilization", type=_SHARE, default=0.9, help="With a preset: share for weights and KV.")
+@click.option("--enable-prefix-caching/--no-enable-prefix-caching", "prefix_caching", default=True)
 def command(
     listen: str,
     replica_id: str,
     model: str,
     seed: int,
-    max_model_len: int,
-    block_size: int,
-    num_gpu_blocks: int,
-    max_num_seqs: int,
-    ttft_ms: float,
-    itl_ms: float,
+    preset: str | None,
+    speed: float,
     time_scale: float,
+    ttft_ms: float | None,
+    itl_ms: float | None,
+    max_model_len: int | None,
+    max_num_seqs: int | None,
+    max_num_batched_tokens: int | None,
+    block_size: int,
+    num_gpu_blocks: int | None,
+    gpu_memory_utilization: float,
+    prefix_caching: bool,
 ) -> None:
     """Run one simulated vLLM replica. Ready when GET /health answers 200."""
     import logging
-    import socket
 
     import uvloop
 
+    from homing.sim.engines import EngineOptions, OptionError
     from homing.sim.server import Options, serve
+
+    if preset and (ttft_ms is not None or itl_ms is not None):
+        raise click.UsageError("--ttft-ms and --itl-ms do not go with --preset, which has times of its own")
+    engine = EngineOptions(
+        preset=preset,
+        speed=speed,
+        ttft_s=(20.0 if ttft_ms is None else ttft_ms) / 1000,
+        itl_s=(5.0 if itl_ms is None else itl_ms) / 1000,
+        max_model_len=max_model_len,
+        max_num_seqs=max_num_seqs,
+        max_num_batched_tokens=max_num_batched_tokens,
+        block_size=block_size,
+        num_gpu_blocks=num_gpu_blocks,
+        gpu_memory_utilization=gpu_memory_utilization,
+        prefix_caching=prefix_caching,
+    )
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    try:
+        uvloop.run(serve(Options(replica_id, model, engine, seed, time_scale), _bind(listen)))
+    except OptionError as error:
+        raise click.UsageError(str(error)) from None
+
+
+def _bind(listen: str) -> socket.socket:
+    """Raises click.UsageError naming the address."""
+    import socket
 
     host, _, port = listen.rpartition(":")
     if not host or not port.isdigit():
         raise click.BadParameter("must be HOST:PORT", param_hint="--listen")
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
-    logging.getLogger("uvicorn").setLevel(logging.WARNING)
     try:
-        listener = socket.create_server((host.strip("[]"), int(port)), backlog=4096)
+        return socket.create_server((host.strip("[]"), int(port)), backlog=4096)
     except (OSError, OverflowError) as error:
         raise click.UsageError(f"--listen {listen}: {error}") from None
-    options = Options(
-        replica_id=replica_id,
-        model=model,
-        seed=seed,
-        max_model_len=max_model_len,
-        block_size=block_size,
-        num_gpu_blocks=num_gpu_blocks,
-        max_num_seqs=max_num_seqs,
-        ttft_s=ttft_ms / 1000,
-        itl_s=itl_ms / 1000,
-        time_scale=time_scale,
-    )
-    uvloop.run(serve(options, listener))

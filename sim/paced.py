@@ -12,16 +12,20 @@ from collections.abc import Iterable
 from itertools import count
 
 from homing.sim.engine import Counters
-from homing.sim.prefix_cache import PrefixCache, extend_keys
+from homing.sim.prefix_cache import PrefixCache
 from homing.sim.sequence import FinishReason, Sequence
+from homing.sim.slots import Slots
 
 
 class PacedEngine:
     """First token `ttft_s` after admission, each further one `itl_s` after the one before."""
 
-    def __init__(self, cache: PrefixCache, *, ttft_s: float, itl_s: float, max_num_seqs: int) -> None:
+    def __init__(
+        self, cache: PrefixCache, *, ttft_s: float, itl_s: float, max_num_seqs: int, prefix_caching: bool = True
+    ) -> None:
         self.cache = cache
         self.counters = Counters()
+        self._slots = Slots(cache, self.counters, prefix_caching=prefix_caching)
         self._ttft_s = ttft_s
         self._itl_s = itl_s
         self._max_num_seqs = max_num_seqs
@@ -56,8 +60,7 @@ class PacedEngine:
         sequence.finish_reason = reason
         if sequence in self._running:
             del self._running[sequence]
-            self.cache.release(sequence.blocks)
-            sequence.blocks = []
+            self._slots.release(sequence)
         else:
             self._queue.remove(sequence)
         self._admit(self._now_s)
@@ -72,46 +75,30 @@ class PacedEngine:
         for due_s, _, sequence in due:
             if sequence.finished:
                 continue
-            self._emit(sequence, now_s)
+            self._emit(sequence)
             moved.append(sequence)
             if not sequence.finished:
                 heapq.heappush(self._due, (due_s + self._itl_s, next(self._order), sequence))
         return moved
 
     def _admit(self, now_s: float) -> None:
-        size = self.cache.shape.block_size
         while self._queue and len(self._running) < self._max_num_seqs:
             sequence = self._queue[0]
-            extend_keys(sequence.keys, sequence.tokens, size, sequence.salt)
-            found = self.cache.find(sequence.keys, sequence.prompt_tokens) if sequence.reads_cache else []
             length = sequence.prompt_tokens + sequence.max_tokens
-            fresh = self.cache.acquire(found, -(-length // size) - len(found))
-            if fresh is None:
+            if not self._slots.admit(sequence, self._slots.find(sequence), length):
                 return
+            self._slots.commit(sequence, sequence.prompt_tokens)
             self._queue.popleft()
             self._running[sequence] = None
-            sequence.blocks = [*found, *fresh]
-            sequence.registered = len(found)
-            sequence.cached_tokens = len(found) * size
             sequence.scheduled_s = now_s
-            if sequence.reads_cache:
-                self.counters.prefix_queries += sequence.prompt_tokens
-                self.counters.prefix_hits += sequence.cached_tokens
-            self._register(sequence)
             heapq.heappush(self._due, (now_s + self._ttft_s, next(self._order), sequence))
 
-    def _emit(self, sequence: Sequence, now_s: float) -> None:
-        # As in vLLM, a token's KV exists, and its block may become findable, once the next token is computed.
-        extend_keys(sequence.keys, sequence.tokens, self.cache.shape.block_size, sequence.salt)
-        self._register(sequence)
+    def _emit(self, sequence: Sequence) -> None:
+        # A token's KV exists once the next token is computed; the last one's never does.
+        self._slots.commit(sequence, len(sequence.tokens))
         sequence.tokens.append(sequence.sampler.take())
         if sequence.output_tokens >= sequence.max_tokens:
             self.finish(sequence, FinishReason.LENGTH)
-
-    def _register(self, sequence: Sequence) -> None:
-        if len(sequence.keys) > sequence.registered:
-            self.cache.register(sequence.blocks, sequence.keys, sequence.tokens, sequence.registered)
-            sequence.registered = len(sequence.keys)
 
     def _drop_finished(self) -> None:
         while self._due and self._due[0][2].finished:

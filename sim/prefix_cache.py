@@ -104,10 +104,14 @@ class PrefixCache:
             found.append(next(iter(copies)))
         return found
 
+    def fits(self, found: Sequence[int], new_blocks: int) -> bool:
+        """Whether `acquire` would succeed."""
+        revived = sum(1 for block in found if self._holders[block] == 0)
+        return new_blocks <= self.free_blocks - revived
+
     def acquire(self, found: Sequence[int], new_blocks: int) -> list[int] | None:
         """Hold the `found` blocks and `new_blocks` fresh ones, which it returns; None, changing nothing, if too few."""
-        revived = sum(1 for block in found if self._holders[block] == 0)
-        if new_blocks > self.free_blocks - revived:
+        if not self.fits(found, new_blocks):
             return None
         for block in found:
             if self._holders[block] == 0:
@@ -115,17 +119,15 @@ class PrefixCache:
             self._holders[block] += 1
         return [self._take() for _ in range(new_blocks)]
 
-    def register(self, blocks: Sequence[int], keys: Sequence[bytes], tokens: TokenIds, start: int) -> None:
-        """Blocks `start`.. of a sequence are full: make them findable. All arguments are the whole sequence's."""
+    def register(self, blocks: Sequence[int], keys: Sequence[bytes], tokens: TokenIds, start: int, end: int) -> None:
+        """Blocks `start` to `end` of a sequence are full: make them findable. The rest is the whole sequence's."""
         size = self.shape.block_size
-        fresh = [i for i in range(start, min(len(keys), len(blocks))) if self._keys[blocks[i]] is None]
-        for i in fresh:
+        for i in range(start, end):
             self._keys[blocks[i]] = keys[i]
             self._copies.setdefault(keys[i], {})[blocks[i]] = None
-        if fresh and self._events is not None:
-            first, end = fresh[0], fresh[-1] + 1
-            parent = keys[first - 1] if first else ROOT
-            self._events.append(Stored(tuple(keys[first:end]), parent, tokens[first * size : end * size]))
+        if start < end and self._events is not None:
+            parent = keys[start - 1] if start else ROOT
+            self._events.append(Stored(tuple(keys[start:end]), parent, tokens[start * size : end * size]))
 
     def release(self, blocks: Sequence[int]) -> None:
         """Give a sequence's blocks back, the tail first."""

@@ -61,7 +61,6 @@ class Replica:
                     max_tokens=limit,
                     sampler=self.words.start(prompt, variant),
                     salt=request.cache_salt or "",
-                    priority=request.priority,
                     reads_cache=reads_cache,
                 )
                 choices.append(Choice(len(choices), sequence, TextStream(self.tokenizer, request.stops)))

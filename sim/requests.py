@@ -30,7 +30,6 @@ class Sampling(msgspec.Struct, kw_only=True):
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     cache_salt: str | None = None
-    priority: int = 0
     return_token_ids: bool | None = None
 
     @property

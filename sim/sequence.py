@@ -29,7 +29,6 @@ class Sequence:
     max_tokens: int
     sampler: Sampler
     salt: str = ""
-    priority: int = 0
     reads_cache: bool = True  # prompt_logprobs and echo switch reading off
     prompt_tokens: int = field(init=False)
     finish_reason: FinishReason | None = None

@@ -15,10 +15,8 @@ import uvicorn
 from homing.sim.app import build_app
 from homing.sim.chat_template import ChatTemplate
 from homing.sim.driver import Driver
-from homing.sim.engine import Engine
+from homing.sim.engines import EngineOptions, build_engine
 from homing.sim.metrics import Metrics
-from homing.sim.paced import PacedEngine
-from homing.sim.prefix_cache import CacheShape, PrefixCache
 from homing.sim.replica import Identity, Replica
 from homing.sim.tokenizer import ByteTokenizer
 from homing.sim.words import WordModel
@@ -30,26 +28,19 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The command's flags. Times in seconds, sizes in tokens or blocks."""
+    """The command's flags, but for where it listens. `time_scale`: simulated seconds in a real one."""
 
     replica_id: str
     model: str
+    engine: EngineOptions
     seed: int = 0
-    max_model_len: int = 4_194_304
-    block_size: int = 16
-    num_gpu_blocks: int = 524_289
-    max_num_seqs: int = 4096
-    ttft_s: float = 0.02
-    itl_s: float = 0.005
     time_scale: float = 1.0
 
 
 def build_replica(options: Options) -> Replica:
-    """Must be called on the loop that will serve it."""
+    """Must be called on the loop that will serve it. Raises OptionError."""
     tokenizer = ByteTokenizer()
-    engine = build_engine(options)
-    # What cannot fit into the whole cache would wait for ever; vLLM refuses such a length when it starts.
-    max_model_len = min(options.max_model_len, engine.cache.shape.capacity_tokens)
+    engine, max_model_len = build_engine(options.engine)
     metrics = Metrics(engine, options.model, max_model_len)
     return Replica(
         identity=Identity(options.replica_id, options.model, max_model_len),
@@ -59,11 +50,6 @@ def build_replica(options: Options) -> Replica:
         driver=Driver(engine, metrics, time_scale=options.time_scale),
         metrics=metrics,
     )
-
-
-def build_engine(options: Options) -> Engine:
-    cache = PrefixCache(CacheShape(options.block_size, options.num_gpu_blocks))
-    return PacedEngine(cache, ttft_s=options.ttft_s, itl_s=options.itl_s, max_num_seqs=options.max_num_seqs)
 
 
 class Server(uvicorn.Server):
@@ -87,7 +73,7 @@ class Server(uvicorn.Server):
 
 
 async def serve(options: Options, listener: socket.socket) -> None:
-    """Until a signal. `listener` is bound; it may listen already."""
+    """Until a signal. `listener` is bound; it may listen already. Raises OptionError."""
     replica = build_replica(options)
     config = uvicorn.Config(
         build_app(replica),

@@ -24,7 +24,7 @@ def run(cache: PrefixCache, tokens: Sequence[int], salt: str = "") -> int | None
     if fresh is None:
         return None
     blocks = [*found, *fresh]
-    cache.register(blocks, keys, ids, len(found))
+    cache.register(blocks, keys, ids, len(found), len(keys))
     cache.release(blocks)
     return len(found) * size
 
@@ -121,7 +121,7 @@ def test_a_held_block_is_not_evicted():
     cache = PrefixCache(CacheShape(2, 4))
     held = cache.acquire([], 2)
     assert held is not None
-    cache.register(held, keys_of([1, 1, 2, 2], 2), token_ids([1, 1, 2, 2]), 0)
+    cache.register(held, keys_of([1, 1, 2, 2], 2), token_ids([1, 1, 2, 2]), 0, 2)
     assert cache.acquire([], 2) is None
     assert run(cache, [8, 8]) == 0
     assert cache.find(keys_of([1, 1, 2, 2], 2), 5) == held

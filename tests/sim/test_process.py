@@ -199,7 +199,7 @@ def test_an_8_mb_body_is_served_and_reused(sim, client):
 
 
 def test_a_prompt_that_can_never_fit_is_refused(start_sim):
-    sim = start_sim("--num-gpu-blocks-override", "11", "--max-model-len", "1000000")
+    sim = start_sim("--num-gpu-blocks-override", "11")
     response = httpx.post(sim.url + CHAT, json=ask("x" * 1000))
     assert response.status_code == 400
     assert "maximum context length is 160 tokens" in response.json()["error"]["message"]
@@ -278,6 +278,23 @@ async def test_2000_streams_at_once(start_sim):
     await asyncio.to_thread(eventually, lambda: sim.metric("vllm:num_requests_running") == 0, 15)
 
 
+def test_with_a_preset_a_second_turn_has_its_first_token_earlier(start_sim):
+    sim = start_sim("--preset", "a100-llama-8b", "--speed", "0.1")
+    times, reused = [], []
+    for _ in range(2):
+        response = httpx.post(sim.url + CHAT, json=ask("word " * 4000, max_tokens=1), timeout=30)
+        reused.append(response.json()["usage"]["prompt_tokens_details"]["cached_tokens"])
+        times.append(sim.metric("vllm:time_to_first_token_seconds_sum"))
+    assert reused == [0, 8000]
+    assert times[0] > 5 * (times[1] - times[0])
+
+
+def test_time_scale_makes_simulated_seconds_shorter(start_sim):
+    sim = start_sim("--ttft-ms", "60000", "--time-scale", "1000")
+    assert httpx.post(sim.url + CHAT, json=ask("x", max_tokens=1), timeout=5).status_code == 200
+    assert 60 <= sim.metric("vllm:time_to_first_token_seconds_sum") < 600
+
+
 def test_the_same_seed_says_the_same_on_every_replica(start_sim):
     texts = {
         httpx.post(start_sim(*flags).url + CHAT, json=ask("tell me")).json()["choices"][0]["message"]["content"]
@@ -309,6 +326,8 @@ def test_sigterm_ends_it_cleanly_even_with_a_stream_open(start_sim, streaming):
         (["--listen", "127.0.0.1:99999"], "--listen 127.0.0.1:99999"),
         (["--block-size", "0"], "--block-size"),
         (["--itl-ms", "-1"], "--itl-ms"),
+        (["--preset", "h100-llama-8b", "--itl-ms", "1"], "--itl-ms do not go with --preset"),
+        (["--num-gpu-blocks-override", "3", "--max-model-len", "99"], "--max-model-len 99: the KV cache holds 32"),
     ],
 )
 def test_a_users_mistake_is_one_line_and_status_2(flags, words):
