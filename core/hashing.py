@@ -42,7 +42,7 @@ def minimum_ring_size(weights: Sequence[int]) -> int:
 class Ring:
     """RING_HASH. Points are xxh64(f"{hash_key}_{i}"); a key goes to the first point at or after its own hash."""
 
-    __slots__ = ("_hashes", "_hosts", "_size")
+    __slots__ = ("_count", "_hashes", "_hosts", "_size")
 
     def __init__(self, hosts: Hosts, minimum_size: int, maximum_size: int = MAX_RING_SIZE) -> None:
         points: list[tuple[int, int]] = []
@@ -63,6 +63,7 @@ class Ring:
         self._hashes = [point for point, _ in points]
         self._hosts = [index for _, index in points]
         self._size = len(points)
+        self._count = len(hosts)
 
     def owner(self, key: bytes) -> int | None:
         if not self._size:
@@ -77,16 +78,19 @@ class Ring:
             if host not in seen:
                 seen.add(host)
                 yield host
+                if len(seen) == self._count:
+                    return
 
 
 class Maglev:
     """MAGLEV with Envoy's default table of 65,537 slots."""
 
-    __slots__ = ("_table",)
+    __slots__ = ("_count", "_table")
 
     def __init__(self, hosts: Hosts, table_size: int = MAGLEV_TABLE_SIZE) -> None:
         total = sum(weight for _, weight in hosts)
         self._table: list[int] = []
+        self._count = len(hosts)
         if not total:
             return
         normalized = [weight / total for _, weight in hosts]
@@ -126,3 +130,5 @@ class Maglev:
             if host not in seen:
                 seen.add(host)
                 yield host
+                if len(seen) == self._count:
+                    return

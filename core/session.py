@@ -39,7 +39,7 @@ class Homes:
     def __init__(self, ttl_s: float, max_sessions: int) -> None:
         self._ttl_s = ttl_s
         self._max = max_sessions
-        self._entries: dict[bytes, tuple[str, float]] = {}
+        self._entries: dict[bytes, tuple[str, float, str | None]] = {}
         self.evicted = 0
         """Sessions that left before their idle time was over."""
 
@@ -51,11 +51,16 @@ class Homes:
         entry = self._entries.get(digest)
         return entry[0] if entry is not None and now - entry[1] < self._ttl_s else None
 
-    def put(self, digest: bytes, replica_id: str, now: float) -> None:
-        """The session was used at `now` and lives at `replica_id`."""
+    def heir(self, digest: bytes) -> str | None:
+        """Where Envoy was told to go if the home fails."""
+        entry = self._entries.get(digest)
+        return entry[2] if entry is not None else None
+
+    def put(self, digest: bytes, replica_id: str, now: float, heir: str | None = None) -> None:
+        """The session was used at `now`, lives at `replica_id`, and would go on at `heir`."""
         entries = self._entries
         entries.pop(digest, None)
-        entries[digest] = (replica_id, now)
+        entries[digest] = (replica_id, now, heir)
         self._expire(now)
         if len(entries) > self._max:
             del entries[next(iter(entries))]

@@ -7,7 +7,7 @@ next on the hash, and stays there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -69,9 +69,8 @@ class Placer:
         if not arrival.given:
             return self._begin(pool, arrival.key, now)
         digest = arrival.key.digest(pool.pool.id, self._secret)
-        reason, target = self._resident(pool, arrival.key, self.homes.get(digest, now))
-        self.homes.put(digest, target.id, now)
-        return self._decision(pool, reason, target, arrival.key.text, digest)
+        reason, target = self._resident(pool, arrival.key, digest, now)
+        return self._settle(pool, reason, target, arrival.key.text, digest, now)
 
     def served_by(self, pool: CompiledPool, ref: bytes, replica_id: str, now: float) -> bool:
         """Envoy's log says who really served. Where that is not the home any more, the session lives there now; True
@@ -82,14 +81,21 @@ class Placer:
         self.homes.put(ref, replica_id, now)
         return True
 
-    def _resident(self, pool: CompiledPool, key: SessionKey, home_id: str | None) -> tuple[Reason, Replica]:
+    def _resident(self, pool: CompiledPool, key: SessionKey, digest: bytes, now: float) -> tuple[Reason, Replica]:
+        home_id = self.homes.get(digest, now)
         if home_id is not None and (home := pool.member(home_id)) is not None and filters.serves_its_own(home):
             return Reason.HOME, home
-        reason = Reason.HASH if home_id is None else Reason.MOVED
+        # Envoy has been retrying at the heir since the home failed: the session may live there already.
+        if home_id is not None and (heir_id := self.homes.heir(digest)) is not None:
+            heir = pool.member(heir_id)
+            if heir is not None and filters.takes_new(heir):
+                return Reason.MOVED, heir
         for rank, candidate in enumerate(pool.walk(key.text)):
             if filters.takes_new(candidate):
-                return (reason if rank == 0 or reason is Reason.MOVED else Reason.PLACED), candidate
-        return reason, pool.members[0] if (owner := pool.owner(key.text)) is None else owner
+                if home_id is not None:
+                    return Reason.MOVED, candidate
+                return (Reason.HASH if rank == 0 else Reason.PLACED), candidate
+        return Reason.HASH, pool.owner(key.text) or pool.members[0]  # all drain: better there than nowhere
 
     def _begin(self, pool: CompiledPool, key: SessionKey, now: float) -> Decision:
         target = self._cheapest(pool)
@@ -98,9 +104,8 @@ class Placer:
         session = minted if minted is not None else key.session
         text = prefix + session
         digest = SessionKey(key.tenant, session, text).digest(pool.pool.id, self._secret)
-        self.homes.put(digest, target.id, now)
         reason = Reason.NEW if minted is not None else Reason.PLACED
-        return self._decision(pool, reason, target, text, digest, session)
+        return self._settle(pool, reason, target, text, digest, now, session)
 
     def _cheapest(self, pool: CompiledPool) -> Replica:
         candidates = [r for r in pool.members if filters.takes_new(r)] or list(pool.members)
@@ -109,21 +114,24 @@ class Placer:
         best = [r for r, c in zip(candidates, costs, strict=True) if c == least]
         return best[self._break_tie(len(best))]
 
-    def _decision(
+    def _settle(
         self,
         pool: CompiledPool,
         reason: Reason,
         target: Replica,
         text: bytes,
-        ref: bytes,
+        digest: bytes,
+        now: float,
         session: bytes | None = None,
     ) -> Decision:
-        endpoints = (target.address, *(r.address for r in self._spares(pool, target, text)))
-        return Decision(reason, (pool.pool.id, target.id), endpoints, ref, session)
+        heir = self._heir(pool, target, text)
+        self.homes.put(digest, target.id, now, heir.id if heir else None)
+        endpoints = (target.address, heir.address) if heir else (target.address,)
+        return Decision(reason, (pool.pool.id, target.id), endpoints, digest, session)
 
-    def _spares(self, pool: CompiledPool, target: Replica, text: bytes) -> Iterator[Replica]:
-        """Where a retry goes: the next on the hash, which is also where Envoy alone will send the session then."""
+    def _heir(self, pool: CompiledPool, target: Replica, text: bytes) -> Replica | None:
+        """Where a retry goes, and the session with it if its home is dead: the next on the hash."""
         for candidate in pool.walk(text):
             if candidate.address != target.address and filters.takes_new(candidate):
-                yield candidate
-                return
+                return candidate
+        return None

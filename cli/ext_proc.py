@@ -1,0 +1,49 @@
+"""`homing ext-proc`: one picker behind Envoy's ext_proc filter."""
+
+from __future__ import annotations
+
+import click
+
+from homing.cli.config_file import config_option, load
+
+
+@click.command("ext-proc")
+@config_option
+@click.option(
+    "--listen",
+    default="unix:/run/homing/picker.sock",
+    show_default=True,
+    metavar="ADDR",
+    help="Where Envoy finds it: unix:PATH or HOST:PORT.",
+)
+@click.option(
+    "--http",
+    "http_address",
+    default="127.0.0.1:8601",
+    show_default=True,
+    metavar="ADDR",
+    help="Health and metrics: unix:PATH or HOST:PORT.",
+)
+@click.option("--control", metavar="URL", help="The control service. Without it the picker follows the file itself.")
+@click.option("--name", default="picker", show_default=True, help="Its name in the control service's lists.")
+def command(config_path: str, listen: str, http_address: str, control: str | None, name: str) -> None:
+    """Run one picker: it decides where each request goes.
+
+    Without --control it reads the file, probes the replicas and reloads on a change and on SIGHUP.
+    """
+    config = load(config_path)
+
+    import logging
+    from pathlib import Path
+
+    import uvloop
+
+    from homing.ext_proc.process import Options, run
+
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
+    for noisy in ("httpx", "uvicorn"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)
+    try:
+        uvloop.run(run(config, Options(Path(config_path), listen, http_address, control, name)))
+    except OSError as error:
+        raise click.UsageError(str(error)) from None

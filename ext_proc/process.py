@@ -1,0 +1,113 @@
+"""One picker, wired: placement, the transport, the fleet's source, the HTTP port. One TaskGroup owns all tasks."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+from prometheus_client import CollectorRegistry
+
+from homing.control.watch import FleetWatch
+from homing.core.config import Config
+from homing.core.fleet import Fleet
+from homing.core.placement.home import Placer
+from homing.core.placement.load import Load
+from homing.core.session import Homes
+from homing.ext_proc import http
+from homing.ext_proc.exchange import Exchange
+from homing.ext_proc.feed import Feed
+from homing.ext_proc.metrics import PickerCollector, ttft_histogram
+from homing.ext_proc.picker import Picker
+from homing.ext_proc.server_grpc import GrpcTransport
+
+GRACE_S = 1.0
+"""Streams still open then are cut: Envoy lets their requests go on."""
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Addresses are `unix:/path` or `host:port`. `control`: the URL of the control service, or None."""
+
+    file: Path
+    listen: str
+    http: str
+    control: str | None
+    name: str
+
+
+def build_picker(config: Config, registry: CollectorRegistry) -> Picker:
+    ttft = ttft_histogram(registry)
+    placer = Placer(
+        Homes(config.sessions.ttl_s, config.sessions.max),
+        Load(),
+        secret=secrets.token_bytes(16),
+        break_tie=Random().randrange,
+    )
+    tenants = config.tenants
+    picker = Picker(
+        placer,
+        clock=time.monotonic,
+        observe_ttft=lambda pool, replica, seconds: ttft.labels(pool, replica).observe(seconds),
+        tenant_header=tenants.header if tenants is not None and tenants.trusted else None,
+    )
+    registry.register(PickerCollector(picker))
+    return picker
+
+
+async def run(config: Config, options: Options) -> None:
+    """Until SIGTERM or SIGINT. Raises OSError when an address cannot be had."""
+    registry = CollectorRegistry()
+    picker = build_picker(config, registry)
+    transport = GrpcTransport(options.listen, lambda: Exchange(picker), picker.finished)
+    ended = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, ended.set)
+    with http.listener(options.http) as listener:
+        await transport.start()
+        async with asyncio.TaskGroup() as tasks:
+            application = http.app(registry, lambda: None if picker.version else "no fleet yet")
+            background = [
+                tasks.create_task(http.serve(application, listener)),
+                tasks.create_task(_follow_fleet(config, options, _adopting(picker, transport, tasks))),
+            ]
+            await ended.wait()
+            await transport.stop(GRACE_S)
+            for task in background:
+                task.cancel()
+    _remove_socket(options.listen)
+
+
+def _adopting(picker: Picker, transport: GrpcTransport, tasks: asyncio.TaskGroup) -> Callable[[Fleet], None]:
+    """The picker serves from its first fleet on: before, Envoy would ask it in vain."""
+
+    def adopt(fleet: Fleet) -> None:
+        first = picker.version is None
+        picker.adopt(fleet)
+        if first:
+            tasks.create_task(transport.set_serving(True))
+
+    return adopt
+
+
+async def _follow_fleet(config: Config, options: Options, adopt: Callable[[Fleet], None]) -> None:
+    watch = FleetWatch(options.file, config, Random())
+    if options.control is None:
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, watch.reload)
+        await watch.run(lambda _, fleet: adopt(fleet))
+    else:
+        await Feed(options.control, options.name, adopt).run()
+
+
+def _remove_socket(address: str) -> None:
+    if address.startswith("unix:"):
+        Path(address.removeprefix("unix:")).unlink(missing_ok=True)

@@ -1,0 +1,142 @@
+"""One request in, one answer out, through real Envoy with a picker: as data."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+import pytest
+from e2e.stack import StaticStack
+
+pytestmark = pytest.mark.e2e
+
+JSON = {"content-type": "application/json"}
+USER = [{"role": "user", "content": "hello"}]
+KNOWN = "Known models: model-a, chat, model-b."
+
+
+def chat(**members: Any) -> bytes:
+    """A chat request with its members in the order given."""
+    return json.dumps(members).encode()
+
+
+@dataclass(frozen=True)
+class Case:
+    name: str
+    body: bytes = chat(model="model-a", messages=USER)
+    headers: tuple[tuple[str, str | bytes], ...] = tuple(JSON.items())
+    path: str = "/v1/chat/completions"
+    status: int = 200
+    pool: str | None = None  # the replica that served belongs to it
+    served: str | None = None  # the model that the engine says it served
+    error: str | None = None  # text of OpenAI's error.message
+    decisions: tuple[str, ...] = ()  # one of these
+    session: str | None = None  # x-session-id in the answer
+    extra: dict[str, Any] = field(default_factory=dict)
+
+
+def with_headers(*pairs: tuple[str, str | bytes]) -> tuple[tuple[str, str | bytes], ...]:
+    return (*JSON.items(), *pairs)
+
+
+LONG = "s" * 20_000
+MIDDLE = chat(messages=USER, model="model-b", temperature=0)
+
+CASES = [
+    Case("model first", chat(model="model-a", messages=USER), pool="pool-a", served="model-a"),
+    Case("model last", chat(messages=USER, model="model-b"), pool="pool-b", served="model-b"),
+    Case("model in the middle", MIDDLE, pool="pool-b", served="model-b"),
+    Case("model in the middle, charset", MIDDLE, (("content-type", "application/json; charset=utf-8"),), pool="pool-b"),
+    Case("spaces and line ends", b'\r\n { "messages" : [],\n "model" :\t"model-b" }\n', pool="pool-b"),
+    Case("gzip", gzip.compress(MIDDLE), with_headers(("content-encoding", "gzip")), pool="pool-b", served="model-b"),
+    Case("escaped model name", b'{"model":"model\\u002da","messages":[{"role":"user","content":"x"}]}', pool="pool-a"),
+    Case("nested model keys", chat(metadata={"model": "model-b"}, model="model-a", messages=USER, n=1), pool="pool-a"),
+    Case("duplicate keys, the last wins", b'{"model":"model-a","messages":[{"role":"user","content":"x"}],"model":"model-b"}', pool="pool-b"),
+    Case("a prompt that quotes a body", chat(model="model-a", messages=[{"role": "user", "content": ',"model":"model-b"}'}]), pool="pool-a"),
+    Case("alias, rewritten for the engine", chat(model="chat", messages=USER), pool="pool-a", served="model-a"),
+    Case("the hint spares the parse", MIDDLE, with_headers(("x-homing-model", "model-b")), pool="pool-b"),
+    Case("a hint that the body contradicts", chat(model="model-b", messages=USER), with_headers(("x-homing-model", "chat")), status=400, error="The header x-homing-model says chat, the body says model-b."),
+    Case("unknown model", chat(model="nope", messages=USER), status=404, error=f"The model nope does not exist. {KNOWN}"),
+    Case("unknown model in the middle", chat(messages=USER, model="nope", n=1), status=404, error=f"The model nope does not exist. {KNOWN}"),
+    Case("no model, several pools", chat(messages=USER), status=400, error="The request names no model, and there are several: model-a, chat, model-b."),
+    Case("malformed JSON", b'{"messages":[}, "model":"model-a", "n":1}', status=400, error="The body is not valid JSON."),
+    Case("malformed after the model: the engine says so", b'{"model":"model-a", "messages":[}', status=400, pool="pool-a"),
+    Case("not JSON at all", b"hello", status=400, error="The body is not valid JSON."),
+    Case("the engine's own error", chat(model="model-a"), status=400, pool="pool-a"),
+    Case("no session: an id that fits", decisions=("new",)),
+    Case("NEW_SESSION", headers=with_headers(("x-session-id", "NEW_SESSION")), decisions=("new",)),
+    Case("new_session in small letters", headers=with_headers(("x-session-id", "new_session")), decisions=("new",)),
+    Case("empty session id", headers=with_headers(("x-session-id", "")), decisions=("new",)),
+    Case("empty id, then another header's", headers=with_headers(("x-session-id", ""), ("x-claude-code-session-id", "c1")), decisions=("hash", "home"), session="c1"),
+    Case("SageMaker's header", headers=with_headers(("x-amzn-sagemaker-session-id", "sm1")), decisions=("hash", "home"), session="sm1"),
+    Case("the first header wins", headers=with_headers(("x-claude-code-session-id", "c2"), ("x-session-id", "s2")), decisions=("hash", "home"), session="s2"),
+    Case("duplicated id: the first", headers=with_headers(("x-session-id", "d1"), ("x-session-id", "d2")), decisions=("hash", "home"), session="d1"),
+    Case("20 KB id", headers=with_headers(("x-session-id", LONG)), decisions=("hash", "home"), session=LONG),
+    Case("id that is not ASCII", headers=with_headers(("x-session-id", "käse-\N{SNOWMAN}".encode())), decisions=("hash", "home")),
+    Case("id that is not UTF-8", headers=with_headers(("x-session-id", b"\xff\xfe")), decisions=("hash", "home")),
+    Case("a replica named by the client", headers=with_headers(("x-gateway-destination-endpoint", "127.0.0.1:1")), decisions=("new",), pool="pool-a"),
+    Case("our headers from a client", headers=with_headers(("x-homing-key", "/k"), ("x-homing-given", "k"), ("x-homing-decision", "home"), ("x-homing-odd", "long"), ("x-homing-parse", "1"), ("x-homing-anything", "x")), decisions=("new",), pool="pool-a"),
+    Case("legacy completions", b'{"model":"model-a","prompt":"hello"}', path="/v1/completions", pool="pool-a"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_request(two_pools: StaticStack, case: Case) -> None:
+    headers = [(k.encode(), v if isinstance(v, bytes) else v.encode()) for k, v in case.headers]
+    before = two_pools.fail_opens()
+    answer = httpx.post(two_pools.url + case.path, content=case.body, headers=headers, timeout=10, trust_env=False)
+    assert answer.status_code == case.status, answer.text
+    assert two_pools.fail_opens() == before
+    assert answer.headers.get_list("x-session-id"), "an id comes back always"
+    if case.pool is not None:
+        assert answer.headers["x-homing-replica"].startswith(case.pool)
+    if case.served is not None:
+        assert answer.json()["model"] == case.served
+    if case.error is not None:
+        error = answer.json()["error"]
+        assert error["message"] == case.error
+        assert error["code"] == case.status
+        assert error["type"]
+    if case.decisions:
+        assert answer.headers["x-homing-decision"] in case.decisions
+    if case.session is not None:
+        assert answer.headers["x-session-id"] == case.session
+
+
+def test_models_are_listed_by_envoy_alone(two_pools: StaticStack) -> None:
+    listed = httpx.get(f"{two_pools.url}/v1/models", trust_env=False).json()
+    assert [model["id"] for model in listed["data"]] == ["model-a", "chat", "model-b"]
+
+
+def test_one_pool_takes_requests_that_name_no_model(one_pool: StaticStack) -> None:
+    answer = httpx.post(f"{one_pool.url}/v1/chat/completions", json={"messages": USER}, trust_env=False)
+    assert answer.status_code == 200
+    assert answer.json()["model"] == "only-model"
+
+
+def test_one_pool_refuses_an_unknown_model_by_name(one_pool: StaticStack) -> None:
+    body = {"model": "nope", "messages": USER}
+    answer = httpx.post(f"{one_pool.url}/v1/chat/completions", json=body, trust_env=False)
+    assert answer.status_code == 404
+    assert answer.json()["error"]["message"] == "The model nope does not exist. Known models: only-model."
+
+
+def test_odd_ids_are_counted(two_pools: StaticStack) -> None:
+    def counted() -> dict[str, float]:
+        kinds = ("long", "duplicate", "empty", "non_ascii")
+        return {kind: two_pools.metric("homing_odd_session_ids_total", kind=kind) for kind in kinds}
+
+    before = counted()
+    body = {"model": "model-a", "messages": USER}
+    for headers in (
+        [("x-session-id", "x" * 257)],
+        [("x-session-id", "a"), ("x-session-id", "b")],
+        [("x-session-id", "")],
+        [(b"x-session-id", "ä".encode())],
+    ):
+        answer = httpx.post(f"{two_pools.url}/v1/chat/completions", json=body, headers=headers, trust_env=False)
+        assert answer.status_code == 200
+    assert {kind: n - before[kind] for kind, n in counted().items()} == dict.fromkeys(before, 1)
