@@ -85,6 +85,11 @@ class AdsServer:
         return self._snapshot.value
 
     @property
+    def serial(self) -> int:
+        """How many snapshots were published."""
+        return self._snapshot.serial
+
+    @property
     def streams(self) -> tuple[Stream, ...]:
         """Those that are connected, oldest first."""
         return tuple(self._streams.values())

@@ -72,10 +72,10 @@ async def replicas():
 
 @pytest.fixture
 def until():
-    """Waits for a condition, 5 s at most."""
+    """Waits for a condition, 5 s at most where nothing else is said."""
 
-    async def wait(condition):
-        async with asyncio.timeout(5):
+    async def wait(condition, limit_s=5):
+        async with asyncio.timeout(limit_s):
             while not condition():  # noqa: ASYNC110 (what it waits for is on the other side of a socket)
                 await asyncio.sleep(0.01)
 

@@ -1,0 +1,68 @@
+"""`homing control`: the control service."""
+
+from __future__ import annotations
+
+import click
+
+from homing.cli.config_file import config_option, load
+
+
+class RefusedError(click.ClickException):
+    """Something that the user has to mend: one line, exit code 2."""
+
+    exit_code = 2
+
+
+@click.command()
+@config_option
+@click.option("--picker", "pickers", multiple=True, metavar="ADDR", help="Where Envoy finds a picker. Repeatable.")
+@click.option("--standby", metavar="ADDR", help="Where Envoy finds the picker that waits.")
+@click.option("--picker-http", multiple=True, metavar="ADDR", help="Health and metrics of a picker. Repeatable.")
+@click.option("--state-dir", metavar="DIR", help="For the files from which Envoy boots while this service is away.")
+def command(
+    config_path: str, pickers: tuple[str, ...], standby: str | None, picker_http: tuple[str, ...], state_dir: str | None
+) -> None:
+    """Run the control service: membership, health, xDS for Envoy, the pickers' feed, the API.
+
+    ADDR is unix:/path or host:port. Reloads the file on a change and on SIGHUP.
+    """
+    config = load(config_path)
+
+    from homing.cli.ports import Wanted, overlapping, problems
+
+    for address in (*pickers, *([standby] if standby else []), *picker_http):
+        _check_address(address)
+    wanted = (Wanted("xds", config.xds), Wanted("api", config.api))
+    if lines := (*overlapping(wanted), *problems(wanted)):
+        raise RefusedError("; ".join(lines))
+
+    import logging
+    from pathlib import Path
+
+    import uvloop
+
+    from homing.control import resources
+    from homing.control.envoy_config import Wiring
+    from homing.control.process import Options, run
+
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
+    for noisy in ("httpx", "uvicorn"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)
+    options = Options(
+        Path(config_path), Wiring(pickers, standby), picker_http, Path(state_dir).absolute() if state_dir else None
+    )
+    try:
+        uvloop.run(run(config, options, resources))
+    except OSError as error:
+        raise RefusedError(str(error)) from None
+
+
+def _check_address(address: str) -> None:
+    from homing.core.config import Address
+
+    if address.startswith("unix:/"):
+        return
+    try:
+        Address.parse(address)
+    except ValueError as error:
+        raise RefusedError(f"{address!r} is neither unix:/path nor host:port ({error})") from None

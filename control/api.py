@@ -1,0 +1,96 @@
+"""The HTTP side of the control service: the feed, what it knows, its metrics. Documented in docs/api.md."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated
+
+from fastapi import APIRouter, FastAPI, Query, Response
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry
+
+from homing import __version__
+from homing.control.ads_server import AdsServer
+from homing.control.api_models import FleetView, Health, Readiness, XdsView
+from homing.control.feed import Feed
+from homing.control.membership import Membership
+from homing.control.picker_metrics import PickerMetrics, exposition
+
+FEED_TIMEOUT_S = 15.0
+
+PickerName = Annotated[str, Query(min_length=1, max_length=128, description="the name of the picker that asks")]
+Have = Annotated[str, Query(max_length=64, description="the version it works with; empty for none")]
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What the API shows. `waiting`: what is still to come before the service is ready, in words."""
+
+    membership: Membership
+    ads: AdsServer
+    feed: Feed
+    registry: CollectorRegistry
+    pickers: PickerMetrics
+    waiting: Callable[[], tuple[str, ...]]
+
+
+def create_app(parts: Parts) -> FastAPI:
+    app = FastAPI(title="homing control", version=__version__, redoc_url=None)
+    app.include_router(_fleet_routes(parts))
+    app.include_router(_operations_routes(parts))
+    return app
+
+
+def _fleet_routes(parts: Parts) -> APIRouter:
+    routes = APIRouter(prefix="/api")
+
+    @routes.get(
+        "/feed",
+        responses={200: {"content": {"application/json": {}}, "description": "another fleet"}, 204: {}},
+        response_class=Response,
+    )
+    async def feed(picker: PickerName = "picker", have: Have = "") -> Response:
+        """The pickers' long poll: the fleet as soon as its version is not `have`, else 204 after 15 s.
+        A poll acknowledges the version it has."""
+        edition = await parts.feed.poll(picker, have, FEED_TIMEOUT_S)
+        if edition is None:
+            return Response(status_code=204)
+        return Response(edition.body, media_type="application/json", headers={"etag": f'"{edition.version}"'})
+
+    @routes.get("/fleet")
+    async def fleet() -> FleetView:
+        """Pools and replicas, with state and health."""
+        return FleetView.of(parts.membership.view, parts.feed.version)
+
+    @routes.get("/xds")
+    async def xds() -> XdsView:
+        """The newest snapshot, and what each connected Envoy says to it."""
+        return XdsView.of(parts.ads)
+
+    return routes
+
+
+def _operations_routes(parts: Parts) -> APIRouter:
+    routes = APIRouter()
+
+    @routes.get("/healthz")
+    async def healthz() -> Health:
+        """The process answers."""
+        return Health(status="ok")
+
+    @routes.get("/readyz", responses={503: {"model": Readiness}})
+    async def readyz(response: Response) -> Readiness:
+        """Every replica was probed to a verdict, and the first fleet told."""
+        waiting = parts.waiting()
+        response.status_code = 503 if waiting else 200
+        return Readiness(ready=not waiting, waiting=waiting)
+
+    @routes.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
+    async def metrics() -> Response:
+        """Prometheus' text format: this service's own and those of its pickers."""
+        scraped = await parts.pickers.scrape()
+        body = await asyncio.to_thread(exposition, parts.registry, scraped)
+        return Response(body, media_type=CONTENT_TYPE_LATEST)
+
+    return routes

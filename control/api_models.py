@@ -1,0 +1,158 @@
+"""What the API answers with. Field names are part of the contract (docs/api.md)."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel
+
+from homing.control.ads import TypeState
+from homing.control.ads_server import AdsServer, Stream
+from homing.control.membership import View
+from homing.control.snapshot import ORDER, Resources
+from homing.core.fleet import HashPolicy, Pool, Replica, State
+
+
+class ReplicaView(BaseModel):
+    """One replica. `in_hash`: Envoy's hash leads to it; `takes_new_sessions`: so does placement."""
+
+    id: str
+    address: str
+    weight: int
+    state: State
+    healthy: bool
+    in_hash: bool
+    takes_new_sessions: bool
+
+    @classmethod
+    def of(cls, replica: Replica) -> ReplicaView:
+        return cls(
+            id=replica.id,
+            address=replica.address,
+            weight=replica.weight,
+            state=replica.state,
+            healthy=replica.healthy,
+            in_hash=replica.in_hash,
+            takes_new_sessions=replica.takes_new_sessions,
+        )
+
+
+class PoolView(BaseModel):
+    """Replicas that serve the same model."""
+
+    id: str
+    served_name: str
+    aliases: tuple[str, ...]
+    hash: HashPolicy
+    replicas: tuple[ReplicaView, ...]
+
+    @classmethod
+    def of(cls, pool: Pool) -> PoolView:
+        return cls(
+            id=pool.id,
+            served_name=pool.served_name,
+            aliases=pool.aliases,
+            hash=pool.hash,
+            replicas=tuple(map(ReplicaView.of, pool.replicas)),
+        )
+
+
+class FleetView(BaseModel):
+    """What the control service knows. `told`: the version that the pickers are served; differs during a rollout,
+    and while a replica has no address."""
+
+    version: str
+    told: str
+    pools: tuple[PoolView, ...]
+
+    @classmethod
+    def of(cls, view: View, told: str) -> FleetView:
+        return cls(version=view.fleet.version, told=told, pools=tuple(map(PoolView.of, view.fleet.pools)))
+
+
+class ResourcesView(BaseModel):
+    """One type of the newest snapshot."""
+
+    version: str
+    names: tuple[str, ...]
+
+    @classmethod
+    def of(cls, resources: Resources) -> ResourcesView:
+        return cls(version=resources.version, names=tuple(sorted(resources.by_name)))
+
+
+class TypeView(BaseModel):
+    """One type on one stream. `told`: the version sent last; `accepted`: the one the client works with."""
+
+    answer: str
+    told: str
+    accepted: str
+    error: str
+    wildcard: bool
+    names: tuple[str, ...]
+
+    @classmethod
+    def of(cls, state: TypeState) -> TypeView:
+        return cls(
+            answer=state.answer,
+            told=state.told,
+            accepted=state.accepted,
+            error=state.error,
+            wildcard=state.subscription.wildcard,
+            names=tuple(sorted(state.subscription.names)),
+        )
+
+
+class StreamView(BaseModel):
+    """One connected Envoy. `answer` to the newest snapshot: acked, pending or nacked. `late`: not waited for."""
+
+    node: str
+    cluster: str
+    envoy_version: str
+    peer: str
+    answer: str
+    late: bool
+    types: dict[str, TypeView]
+
+    @classmethod
+    def of(cls, stream: Stream, serial: int) -> StreamView:
+        return cls(
+            node=stream.node.id,
+            cluster=stream.node.cluster,
+            envoy_version=stream.node.version,
+            peer=stream.peer,
+            answer=stream.answer(serial),
+            late=stream.late,
+            types={short(url): TypeView.of(stream.types[url]) for url in ORDER if url in stream.types},
+        )
+
+
+class XdsView(BaseModel):
+    """The newest snapshot and every stream. `snapshot` is empty before the first."""
+
+    snapshot: str
+    resources: dict[str, ResourcesView]
+    streams: tuple[StreamView, ...]
+
+    @classmethod
+    def of(cls, ads: AdsServer) -> XdsView:
+        snapshot = ads.snapshot
+        return cls(
+            snapshot=snapshot.version if snapshot else "",
+            resources={short(url): ResourcesView.of(snapshot.types[url]) for url in ORDER} if snapshot else {},
+            streams=tuple(StreamView.of(stream, ads.serial) for stream in ads.streams),
+        )
+
+
+class Health(BaseModel):
+    status: str
+
+
+class Readiness(BaseModel):
+    """`waiting`: what is still to come, in words."""
+
+    ready: bool
+    waiting: tuple[str, ...]
+
+
+def short(type_url: str) -> str:
+    """The last part of a type URL: `Cluster`, `ClusterLoadAssignment`, `Listener`, `RouteConfiguration`."""
+    return type_url.rpartition(".")[2]

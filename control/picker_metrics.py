@@ -1,0 +1,102 @@
+"""The pickers' metrics, fetched when the control service is scraped, so that one scrape shows the gateway whole."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import httpx
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.registry import Collector
+
+log = logging.getLogger(__name__)
+
+TIMEOUT_S = 0.5
+MAX_BYTES = 4 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Scraped:
+    """One picker's answer; None when there was none in time. `picker` is its address as it was given."""
+
+    picker: str
+    text: str | None
+
+
+class PickerMetrics:
+    """Asks every picker for GET /metrics. An asynchronous context manager."""
+
+    def __init__(self, addresses: Sequence[str], timeout_s: float = TIMEOUT_S) -> None:
+        self._timeout_s = timeout_s
+        self._clients = {address: _client(address) for address in addresses}
+
+    async def __aenter__(self) -> PickerMetrics:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for client in self._clients.values():
+            await client.aclose()
+
+    async def scrape(self) -> tuple[Scraped, ...]:
+        """In the order of the addresses, after the time limit at the latest."""
+        texts = await asyncio.gather(*map(self._fetch, self._clients.values()))
+        return tuple(Scraped(address, text) for address, text in zip(self._clients, texts, strict=True))
+
+    async def _fetch(self, client: httpx.AsyncClient) -> str | None:
+        try:
+            async with asyncio.timeout(self._timeout_s), client.stream("GET", "/metrics") as response:
+                response.raise_for_status()
+                body = bytearray()
+                async for chunk in response.aiter_bytes():
+                    body += chunk
+                    if len(body) > MAX_BYTES:
+                        return None
+                return body.decode()
+        except (httpx.HTTPError, TimeoutError, UnicodeDecodeError):
+            return None
+
+
+def exposition(registry: CollectorRegistry, scraped: Sequence[Scraped]) -> bytes:
+    """Our own metrics and the pickers', each of theirs with a label `picker`. May take long: not on the loop."""
+    up = GaugeMetricFamily("homing_picker_up", "Whether a picker gave its metrics in time.", labels=["picker"])
+    families: dict[str, Metric] = {family.name: family for family in registry.collect()}
+    for each in scraped:
+        theirs = _labelled(each)
+        up.add_metric([each.picker], float(bool(theirs)))
+        for family in theirs:
+            ours = families.setdefault(family.name, family)
+            if ours is not family and ours.type == family.type:
+                ours.samples.extend(family.samples)
+    return generate_latest(_Families((*families.values(), up)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Families(Collector):
+    families: Sequence[Metric]
+
+    def collect(self) -> Iterable[Metric]:
+        return self.families
+
+
+def _labelled(scraped: Scraped) -> list[Metric]:
+    """Empty for a text that is no exposition."""
+    try:
+        families = list(text_string_to_metric_families(scraped.text or ""))
+    except (ValueError, IndexError, KeyError) as e:  # what the parser raises depends on what it meets
+        log.warning("the metrics of picker %s cannot be read: %s", scraped.picker, e)
+        return []
+    for family in families:
+        family.samples = [s._replace(labels={"picker": scraped.picker, **s.labels}) for s in family.samples]
+    return families
+
+
+def _client(address: str) -> httpx.AsyncClient:
+    if address.startswith("unix:"):
+        transport = httpx.AsyncHTTPTransport(uds=address.removeprefix("unix:"))
+        return httpx.AsyncClient(transport=transport, base_url="http://picker", timeout=None)
+    return httpx.AsyncClient(base_url=f"http://{address}", timeout=None, trust_env=False)

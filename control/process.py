@@ -1,0 +1,136 @@
+"""The control service, wired: sources, rollout, ADS, feed, API. One TaskGroup owns all tasks."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+import socket
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Protocol
+
+import uvicorn
+
+from homing.control.ads_server import AdsServer
+from homing.control.api import Parts, create_app
+from homing.control.envoy_config import Wiring
+from homing.control.feed import Feed
+from homing.control.last_good import LastGood
+from homing.control.metrics import ControlCollector, registry
+from homing.control.picker_metrics import PickerMetrics
+from homing.control.snapshot import Snapshot
+from homing.control.telling import LastGoodFiles, Telling
+from homing.control.watch import FleetWatch
+from homing.core.config import Address, Config
+from homing.core.fleet import Fleet, encode
+
+log = logging.getLogger(__name__)
+
+HTTP_GRACE_S = 1
+ADS_GRACE_S = 0.2
+
+
+class Resources(Protocol):
+    """What makes Envoy's configuration of a fleet: the module `control.resources`."""
+
+    def snapshot(self, config: Config, fleet: Fleet, wiring: Wiring) -> Snapshot: ...
+
+    def boot_files(self, config: Config, fleet: Fleet, wiring: Wiring, directory: str) -> Mapping[str, bytes]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """`wiring`: where Envoy finds the pickers; `picker_http`: where their metrics are; `state`: for the last-good
+    files, None for none."""
+
+    file: Path
+    wiring: Wiring
+    picker_http: tuple[str, ...] = ()
+    state: Path | None = None
+
+
+async def run(config: Config, options: Options, resources: Resources) -> None:
+    """Until SIGTERM or SIGINT. Raises OSError when an address or the directory cannot be had."""
+    ended = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, ended.set)
+
+    ads, feed = AdsServer(), Feed(time.monotonic)
+    watch = FleetWatch(options.file, config, Random())
+    telling = Telling(ads, feed, _snapshots(options, resources), _last_good(options, resources))
+    collector = ControlCollector(watch, telling, feed, ads)
+    pickers = PickerMetrics(options.picker_http)
+
+    def waiting() -> tuple[str, ...]:
+        probed, told = watch.prober.settled.is_set(), telling.done.is_set()
+        return (() if probed else ("the first round of probes",)) + (() if told else ("the first rollout",))
+
+    parts = Parts(watch.membership, ads, feed, registry(collector), pickers, waiting)
+    http = _Server(uvicorn.Config(create_app(parts), log_config=None, access_log=False, lifespan="off",
+                                  ws="none", timeout_graceful_shutdown=HTTP_GRACE_S))  # fmt: skip
+    with listening(config.api) as listener:
+        await ads.start(config.xds)
+        async with pickers, asyncio.TaskGroup() as tasks:
+            tasks.create_task(http.serve([listener]))
+            followers = [
+                tasks.create_task(telling.run()),
+                tasks.create_task(watch.run(_unmoved(config, telling.aim))),
+            ]
+            loop.add_signal_handler(signal.SIGHUP, watch.reload)
+            await ended.wait()
+            for follower in followers:
+                follower.cancel()
+            feed.close()
+            http.should_exit = True
+            await ads.stop(ADS_GRACE_S)
+
+
+def _snapshots(options: Options, resources: Resources) -> Callable[[Config, Fleet], Snapshot]:
+    return lambda config, fleet: resources.snapshot(config, fleet, options.wiring)
+
+
+def _last_good(options: Options, resources: Resources) -> LastGoodFiles | None:
+    if options.state is None:
+        return None
+    files = LastGood(options.state)
+
+    def make(config: Config, fleet: Fleet) -> Mapping[str, bytes]:
+        boot = resources.boot_files(config, fleet, options.wiring, str(files.directory))
+        return {**boot, "fleet.json": encode(fleet)}
+
+    return LastGoodFiles(make, files.write)
+
+
+def _unmoved(bound: Config, tell: Callable[[Config, Fleet], None]) -> Callable[[Config, Fleet], None]:
+    """Says so once when a new file asks for ports that only a new process can listen on."""
+    said = {(bound.xds, bound.api)}
+
+    def told(config: Config, fleet: Fleet) -> None:
+        if (config.xds, config.api) not in said:
+            said.add((config.xds, config.api))
+            log.warning("xds and api stay at %s and %s until the control service is restarted", bound.xds, bound.api)
+        tell(config, fleet)
+
+    return told
+
+
+@contextlib.contextmanager
+def listening(address: Address) -> Iterator[socket.socket]:
+    """A listening TCP socket. Raises OSError."""
+    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+    with socket.create_server((address.host, address.port), family=family, backlog=256) as bound:
+        yield bound
+
+
+class _Server(uvicorn.Server):
+    """Leaves the signals to the process that it is a part of."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
