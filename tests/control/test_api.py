@@ -1,0 +1,172 @@
+"""The API in process, and that docs/api.md says what it does."""
+
+import asyncio
+import re
+from pathlib import Path
+from random import Random
+
+import httpx
+import pytest
+
+from homing.control.ads import AdsStream, DiscoveryRequested
+from homing.control.ads_server import AdsServer, Stream
+from homing.control.api import Parts, create_app
+from homing.control.feed import Feed
+from homing.control.metrics import ControlCollector, registry
+from homing.control.picker_metrics import PickerMetrics, Scraped, exposition
+from homing.control.snapshot import CDS, EDS, LDS, RDS, Resources, Snapshot
+from homing.control.telling import Telling
+from homing.control.watch import FleetWatch
+from homing.core.config import parse
+from homing.core.fleet import HealthChanged, decode
+
+DOCS = (Path(__file__).parents[2] / "docs" / "api.md").read_text()
+
+SNAPSHOT = Snapshot({t: Resources.of({"a": b"1"} if t in (CDS, EDS) else {}) for t in (CDS, EDS, LDS, RDS)})
+
+
+class Service:
+    def __init__(self, config):
+        self.watch = FleetWatch(Path("homing.yaml"), config, Random(1))
+        self.ads, self.feed = AdsServer(), Feed(lambda: 0.0)
+        telling = Telling(self.ads, self.feed, lambda config, fleet: SNAPSHOT)
+        self.registry = registry(ControlCollector(self.watch, telling, self.feed, self.ads))
+        self.still = ("the first rollout",)
+        parts = Parts(self.watch.membership, self.ads, self.feed, self.registry, PickerMetrics(()), lambda: self.still)
+        self.app = create_app(parts)
+
+
+@pytest.fixture
+def service(homing_yaml):
+    return Service(parse(homing_yaml("10.0.0.1:80", "10.0.0.2:80"), "homing.yaml"))
+
+
+@pytest.fixture
+async def client(service):
+    transport = httpx.ASGITransport(app=service.app)
+    async with httpx.AsyncClient(transport=transport, base_url="http://control") as client:
+        yield client
+
+
+async def test_fleet_shows_state_and_health(service, client):
+    service.watch.membership.apply(HealthChanged("p", "r0", True))
+    answer = (await client.get("/api/fleet")).json()
+    assert answer["version"] == service.watch.membership.view.fleet.version
+    assert answer["told"] == ""
+    (pool,) = answer["pools"]
+    assert {k: pool[k] for k in ("id", "served_name", "aliases", "hash")} == {
+        "id": "p",
+        "served_name": "p",
+        "aliases": [],
+        "hash": "ring",
+    }
+    assert pool["replicas"][0] == {
+        "id": "r0",
+        "address": "10.0.0.1:80",
+        "weight": 1,
+        "state": "ready",
+        "healthy": True,
+        "in_hash": True,
+        "takes_new_sessions": True,
+    }
+    assert pool["replicas"][1]["state"] == "joining"
+
+
+async def test_xds_before_the_first_snapshot_is_empty(client):
+    assert (await client.get("/api/xds")).json() == {"snapshot": "", "resources": {}, "streams": []}
+
+
+async def test_xds_shows_what_each_envoy_says_to_each_type(service, client):
+    service.ads.publish(SNAPSHOT)
+    stream = Stream("ipv4:127.0.0.1:5", AdsStream(SNAPSHOT), 1)
+    (sent,) = stream.machine.receive(DiscoveryRequested(EDS, resource_names=("a",)))
+    stream.machine.receive(DiscoveryRequested(EDS, "", sent.nonce, ("a",), "malformed IP address"))
+    service.ads._streams[1] = stream
+    answer = (await client.get("/api/xds")).json()
+    assert answer["snapshot"] == SNAPSHOT.version
+    assert answer["resources"]["Cluster"] == {"version": SNAPSHOT.types[CDS].version, "names": ["a"]}
+    assert answer["streams"] == [
+        {
+            "node": "",
+            "cluster": "",
+            "envoy_version": "",
+            "peer": "ipv4:127.0.0.1:5",
+            "answer": "nacked",
+            "late": False,
+            "types": {
+                "ClusterLoadAssignment": {
+                    "answer": "nacked",
+                    "told": sent.version,
+                    "accepted": "",
+                    "error": "malformed IP address",
+                    "wildcard": False,
+                    "names": ["a"],
+                }
+            },
+        }
+    ]
+
+
+async def test_feed_serves_the_fleet_that_was_told(service, client):
+    fleet = service.watch.membership.view.fleet
+    service.feed.publish(fleet)
+    answer = await client.get("/api/feed", params={"picker": "p1"})
+    assert (answer.status_code, answer.headers["etag"]) == (200, f'"{fleet.version}"')
+    assert decode(answer.content) == fleet
+    assert service.feed.pickers["p1"].have == ""
+
+
+async def test_feed_without_news_is_204(service, client):
+    fleet = service.watch.membership.view.fleet
+    service.feed.publish(fleet)
+    polling = asyncio.create_task(client.get("/api/feed", params={"picker": "p1", "have": fleet.version}))
+    await asyncio.sleep(0.05)
+    assert service.feed.pickers["p1"].have == fleet.version
+    service.feed.close()
+    answer = await polling
+    assert (answer.status_code, answer.content) == (204, b"")
+
+
+@pytest.mark.parametrize("query", [{"picker": ""}, {"picker": "x" * 129}, {"have": "x" * 65}])
+async def test_feed_refuses_odd_names(client, query):
+    assert (await client.get("/api/feed", params=query)).status_code == 422
+
+
+async def test_readiness_names_what_is_still_to_come(service, client):
+    answer = await client.get("/readyz")
+    assert (answer.status_code, answer.json()) == (503, {"ready": False, "waiting": ["the first rollout"]})
+    service.still = ()
+    answer = await client.get("/readyz")
+    assert (answer.status_code, answer.json()) == (200, {"ready": True, "waiting": []})
+    assert (await client.get("/healthz")).status_code == 200
+
+
+async def test_metrics_are_prometheus_text(client):
+    answer = await client.get("/metrics")
+    assert answer.headers["content-type"].startswith("text/plain; version=")
+    assert 'homing_replicas{pool="p",state="joining"} 2.0' in answer.text
+    assert "homing_config_good 1.0" in answer.text
+
+
+async def test_openapi_documents_every_path(client):
+    assert (await client.get("/docs")).status_code == 200
+    assert set((await client.get("/openapi.json")).json()["paths"]) == documented_paths()
+
+
+def documented_paths():
+    return set(re.findall(r"^\| `GET (\S+)` \|", DOCS, re.MULTILINE))
+
+
+def documented_metrics():
+    rows = re.findall(r"^\| `(homing_\w+)` \| ([^|]*)\|", DOCS, re.MULTILINE)
+    return {name: frozenset(re.findall(r"`(\w+)`", labels)) for name, labels in rows}
+
+
+async def test_docs_and_code_agree_on_metrics_and_their_labels(service):
+    service.watch.prober.probes["p", True] += 1
+    service.watch.discovery.failures["p"] += 1
+    text = exposition(service.registry, [Scraped("unix:/p", None)]).decode()
+    exported = {}
+    for name, labels in re.findall(r"^(homing_\w+)(?:\{(.*)\})? ", text, re.MULTILINE):
+        exported[name] = frozenset(re.findall(r'(\w+)="', labels))
+    assert exported == documented_metrics()
