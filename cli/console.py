@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 ERASE_LINE = "\r\x1b[K"
+NAMES_MAX = 4  # in a progress line: one that wraps cannot be erased
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,9 @@ class Console:
 
     def progress(self, ready: int, of: int, waiting: Sequence[str]) -> None:
         if self._live:
-            self._put(_Status(f"starting: {ready} of {of} ready; waiting for {', '.join(waiting) or 'the others'}"))
+            names = ", ".join(waiting[:NAMES_MAX]) or "the others"
+            more = f" and {len(waiting) - NAMES_MAX} more" if len(waiting) > NAMES_MAX else ""
+            self._put(_Status(f"starting: {ready} of {of} ready; waiting for {names}{more}"))
 
     def progress_done(self) -> None:
         if self._live:

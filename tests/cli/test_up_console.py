@@ -47,6 +47,15 @@ def test_progress_is_one_line_that_others_push_down(files: Files) -> None:
     assert out_file.read_text() == "homing is ready\n"
 
 
+def test_progress_names_a_few_of_many(files: Files) -> None:
+    out, err, _, err_file = files
+    console = Console(out, err, live=True)
+    console.progress(0, 104, [f"demo/sim-{i}" for i in range(100)])
+    console.close()
+    names = "demo/sim-0, demo/sim-1, demo/sim-2, demo/sim-3"
+    assert err_file.read_text() == f"starting: 0 of 104 ready; waiting for {names} and 96 more"
+
+
 def test_without_a_terminal_there_is_no_progress(files: Files) -> None:
     out, err, _, err_file = files
     console = Console(out, err, live=False)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import random
 import re
 import shlex
 import signal
@@ -13,7 +15,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Protocol
@@ -86,11 +87,14 @@ class Up:
 
 
 def free_ports(count: int) -> list[int]:
-    servers = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [server.getsockname()[1] for server in servers]
-    for server in servers:
-        server.close()
-    return ports
+    """Below those that the kernel gives to connections: such a one may take it before it is listened on."""
+    free: list[int] = []
+    for port in random.sample(range(12_000, 32_000), 2_000):
+        if len(free) == count:
+            break
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            free.append(port)
+    return free
 
 
 @pytest.fixture
@@ -106,7 +110,7 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-@contextmanager
+@contextlib.contextmanager
 def up(traces: Traces, *arguments: str) -> Iterator[Up]:
     command = [sys.executable, "-m", "homing", "up", *arguments]
     with subprocess.Popen(
