@@ -44,7 +44,7 @@ class HttpProbe:
         try:
             async with asyncio.timeout(check.timeout_s):
                 return await self._ask(f"http://{address}{check.path}")
-        except (httpx.HTTPError, httpx.InvalidURL, TimeoutError):
+        except (httpx.HTTPError, httpx.InvalidURL, OSError):  # TimeoutError is an OSError
             return False
 
     async def _ask(self, url: str) -> bool:

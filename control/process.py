@@ -63,6 +63,7 @@ async def run(config: Config, options: Options, resources: Resources) -> None:
 
     ads, feed = AdsServer(), Feed(time.monotonic)
     watch = FleetWatch(options.file, config, Random())
+    loop.add_signal_handler(signal.SIGHUP, watch.reload)
     telling = Telling(ads, feed, _snapshots(options, resources), _last_good(options, resources))
     collector = ControlCollector(watch, telling, feed, ads)
     pickers = PickerMetrics(options.picker_http)
@@ -82,7 +83,6 @@ async def run(config: Config, options: Options, resources: Resources) -> None:
                 tasks.create_task(telling.run()),
                 tasks.create_task(watch.run(_unmoved(config, telling.aim))),
             ]
-            loop.add_signal_handler(signal.SIGHUP, watch.reload)
             await ended.wait()
             for follower in followers:
                 follower.cancel()
