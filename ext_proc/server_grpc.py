@@ -52,6 +52,9 @@ class GrpcTransport:
                 ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
                 ("grpc.max_metadata_size", 64 << 10),
                 ("grpc.absolute_max_metadata_size", 128 << 10),
+                # a burst waits its turn: gRPC would refuse some of it at random beyond 1,000
+                ("grpc.server.max_pending_requests", 1_000_000),
+                ("grpc.server.max_pending_requests_hard_limit", 1_000_000),
                 ("grpc.so_reuseport", 0),  # a second picker on the same address is a mistake
             )
         )
