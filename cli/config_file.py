@@ -47,12 +47,6 @@ def load(path: str) -> Config:
 
 def read(path: str) -> Config:
     """The same without click. Raises ConfigError, also when the file cannot be read."""
-    from homing.core.config import MAX_FILE_BYTES, ConfigError, Problem, parse
+    from homing.control.reload import load as load_file
 
-    try:
-        with Path(path).open("rb") as file:
-            data = file.read(MAX_FILE_BYTES + 1)  # one more than allowed: enough to see that it is too long
-    except (OSError, ValueError) as e:  # ValueError: a NUL in the name
-        reason = (e.strerror if isinstance(e, OSError) else None) or str(e)
-        raise ConfigError([Problem(path, None, "", reason.lower(), "a file that can be read (-c FILE)")]) from None
-    return parse(data, path)
+    return load_file(Path(path))

@@ -42,12 +42,13 @@ class EnvoyStart:
 def arguments(binary: Path, bootstrap: Path, workers: int) -> tuple[str, ...]:
     """No hot restart: with it (also under --use-dynamic-base-id) Envoy leaves a file in /dev/shm at every end.
     --drain-time-s stays at its 600 s: when a listener changes, streams in flight are cut after it.
-    `main` warns at every start and SIGTERM of what is normal here."""
+    `main` warns at every start and SIGTERM of what is normal here, `ext_proc` at every request without a picker."""
     return (
         str(binary),
         *("-c", str(bootstrap)),
         "--disable-hot-restart",
-        *("--log-level", "warning", "--component-log-level", "main:error", "--log-format", "[%l] %n: %v"),
+        *("--log-level", "warning", "--component-log-level", "main:error,ext_proc:error"),
+        *("--log-format", "[%l] %n: %v"),
         *("--concurrency", str(workers)),
     )
 

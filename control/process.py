@@ -3,35 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import signal
-import socket
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from typing import Protocol
 
-import uvicorn
-
 from homing.control.ads_server import AdsServer
 from homing.control.api import Parts, create_app
 from homing.control.envoy_config import Wiring
 from homing.control.feed import Feed
+from homing.control.http_server import HttpServer, listening
 from homing.control.last_good import LastGood
 from homing.control.metrics import ControlCollector, registry
 from homing.control.picker_metrics import PickerMetrics
 from homing.control.snapshot import Snapshot
 from homing.control.telling import LastGoodFiles, Telling
 from homing.control.watch import FleetWatch
-from homing.core.config import Address, Config
+from homing.core.config import Config
 from homing.core.fleet import Fleet, encode
 
 log = logging.getLogger(__name__)
 
-HTTP_GRACE_S = 1
 ADS_GRACE_S = 0.2
 
 
@@ -73,9 +69,8 @@ async def run(config: Config, options: Options, resources: Resources) -> None:
         return (() if probed else ("the first round of probes",)) + (() if told else ("the first rollout",))
 
     parts = Parts(watch.membership, ads, feed, registry(collector), pickers, waiting)
-    http = _Server(uvicorn.Config(create_app(parts), log_config=None, access_log=False, lifespan="off",
-                                  ws="none", timeout_graceful_shutdown=HTTP_GRACE_S))  # fmt: skip
-    with listening(config.api) as listener:
+    http = HttpServer(create_app(parts))
+    with listening(str(config.api)) as listener:
         await ads.start(config.xds)
         async with pickers, asyncio.TaskGroup() as tasks:
             tasks.create_task(http.serve([listener]))
@@ -118,19 +113,3 @@ def _unmoved(bound: Config, tell: Callable[[Config, Fleet], None]) -> Callable[[
         tell(config, fleet)
 
     return told
-
-
-@contextlib.contextmanager
-def listening(address: Address) -> Iterator[socket.socket]:
-    """A listening TCP socket. Raises OSError."""
-    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
-    with socket.create_server((address.host, address.port), family=family, backlog=256) as bound:
-        yield bound
-
-
-class _Server(uvicorn.Server):
-    """Leaves the signals to the process that it is a part of."""
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield

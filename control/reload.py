@@ -22,9 +22,11 @@ def load(path: Path) -> Config:
     """Raises ConfigError, also for a file that cannot be read."""
     try:
         with path.open("rb") as file:
-            data = file.read(MAX_FILE_BYTES + 1)
-    except OSError as e:
-        raise ConfigError([Problem(str(path), None, "", e.strerror or str(e), "a readable file")]) from None
+            data = file.read(MAX_FILE_BYTES + 1)  # one more than allowed: enough to see that it is too long
+    except (OSError, ValueError) as e:  # ValueError: a NUL in the name
+        reason = (e.strerror if isinstance(e, OSError) else None) or str(e)
+        problem = Problem(str(path), None, "", reason.lower(), "a file that can be read (-c FILE)")
+        raise ConfigError([problem]) from None
     return parse(data, str(path))
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from hashlib import blake2b
 from typing import cast
 
 import yaml
@@ -57,9 +58,7 @@ def snapshot(config: Config, fleet: Fleet, wiring: Wiring) -> Snapshot:
         RDS: {"homing": _load("route_config.yaml.j2", config, fleet, wiring, ADS)},
     }
     return Snapshot(
-        types={
-            url: Resources.of({n: _encode(url, r) for n, r in resources.items()}) for url, resources in named.items()
-        },
+        types={url: _resources(url, by_name) for url, by_name in named.items()},
         needs={EDS: frozenset(p.id for p in fleet.pools), RDS: frozenset({"homing"})},
     )
 
@@ -93,6 +92,14 @@ def _load(
         render(template, config, fleet, wiring, source, pool=pool), getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     )
     return loaded
+
+
+def _resources(type_url: str, named: Named) -> Resources:
+    """The version is that of the text: protobuf serialises the maps inside an Any in another order in each process,
+    and an Envoy that reconnects to a new one would be sent everything again."""
+    text = json.dumps(named, sort_keys=True)
+    version = blake2b(text.encode(), digest_size=8).hexdigest()
+    return Resources({name: _encode(type_url, r) for name, r in named.items()}, version)
 
 
 def _encode(type_url: str, resource: Resource) -> bytes:

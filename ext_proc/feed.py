@@ -1,13 +1,14 @@
-"""Where a picker hears of the fleet when there is a control service: a long poll that also acknowledges.
+"""Where a picker hears of the fleet: from the control service by a long poll that also acknowledges, or from the file.
 
-Never on the hot path. While control is away the last fleet stays.
+Never on the hot path. A picker with a control service looks after itself while that is away.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 import httpx
 import msgspec
@@ -16,6 +17,8 @@ from homing.core.fleet import Fleet, decode
 
 POLL_TIMEOUT_S = 30.0  # control answers after 15 s at the latest
 RETRY_S = 0.5
+AWAY_S = 3.0
+"""Without control for longer than this, a picker probes the replicas itself."""
 
 log = logging.getLogger(__name__)
 
@@ -28,6 +31,7 @@ class Feed:
         self._name = name
         self._adopt = adopt
         self._have = ""
+        self._changed = asyncio.Event()
         self.connected = False
 
     async def run(self) -> None:
@@ -49,7 +53,48 @@ class Feed:
             self._adopt(fleet)
             self._have = fleet.version
 
+    async def away(self) -> None:
+        """Returns when control has been away for AWAY_S."""
+        while self.connected or await self._connected_within(AWAY_S):
+            await self._next_change()
+
+    async def back(self) -> None:
+        """Returns when control is there."""
+        while not self.connected:
+            await self._next_change()
+
+    def forget(self) -> None:
+        """What control told last is not what the picker has any more: it is to tell it again."""
+        self._have = ""
+
+    async def _connected_within(self, timeout_s: float) -> bool:
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self.back()
+        except TimeoutError:
+            return False
+        return True
+
+    async def _next_change(self) -> None:
+        await self._changed.wait()
+
     def _note(self, *, connected: bool, why: str = "") -> None:
-        if connected != self.connected:
-            log.info("control is there" if connected else f"control is away ({why}): the last fleet stays")
+        if connected == self.connected:
+            return
+        log.info("control is there" if connected else f"control is away ({why}): the last fleet stays")
         self.connected = connected
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+
+
+async def follow(feed: Feed, watch: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """The feed while control is there; `watch()`, the file and probes of one's own, while it is away. For ever."""
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(feed.run())
+        while True:
+            await feed.away()
+            log.info("control stays away: probing the replicas of the file")
+            watching = tasks.create_task(watch())
+            feed.forget()
+            await feed.back()
+            watching.cancel()

@@ -14,6 +14,7 @@ from random import Random
 
 from prometheus_client import CollectorRegistry
 
+from homing.control.http_server import HttpServer, listening
 from homing.control.watch import FleetWatch
 from homing.core.config import Config
 from homing.core.fleet import Fleet
@@ -22,7 +23,7 @@ from homing.core.placement.load import Load
 from homing.core.session import Homes
 from homing.ext_proc import http
 from homing.ext_proc.exchange import Exchange
-from homing.ext_proc.feed import Feed
+from homing.ext_proc.feed import Feed, follow
 from homing.ext_proc.metrics import PickerCollector, ttft_histogram
 from homing.ext_proc.picker import Picker
 from homing.ext_proc.server_grpc import GrpcTransport
@@ -72,19 +73,16 @@ async def run(config: Config, options: Options) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, ended.set)
-    with http.listener(options.http) as listener:
+    server = HttpServer(http.app(registry, lambda: None if picker.version else "no fleet yet"))
+    with listening(options.http) as listener:
         await transport.start()
         async with asyncio.TaskGroup() as tasks:
-            application = http.app(registry, lambda: None if picker.version else "no fleet yet")
-            background = [
-                tasks.create_task(http.serve(application, listener)),
-                tasks.create_task(_follow_fleet(config, options, _adopting(picker, transport, tasks))),
-            ]
+            tasks.create_task(server.serve([listener]))
+            following = tasks.create_task(_follow_fleet(config, options, _adopting(picker, transport, tasks)))
             await ended.wait()
+            following.cancel()
             await transport.stop(GRACE_S)
-            for task in background:
-                task.cancel()
-    _remove_socket(options.listen)
+            server.should_exit = True
 
 
 def _adopting(picker: Picker, transport: GrpcTransport, tasks: asyncio.TaskGroup) -> Callable[[Fleet], None]:
@@ -100,14 +98,12 @@ def _adopting(picker: Picker, transport: GrpcTransport, tasks: asyncio.TaskGroup
 
 
 async def _follow_fleet(config: Config, options: Options, adopt: Callable[[Fleet], None]) -> None:
-    watch = FleetWatch(options.file, config, Random())
+    async def watch() -> None:
+        following = FleetWatch(options.file, config, Random())
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, following.reload)
+        await following.run(lambda _, fleet: adopt(fleet))
+
     if options.control is None:
-        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, watch.reload)
-        await watch.run(lambda _, fleet: adopt(fleet))
+        await watch()
     else:
-        await Feed(options.control, options.name, adopt).run()
-
-
-def _remove_socket(address: str) -> None:
-    if address.startswith("unix:"):
-        Path(address.removeprefix("unix:")).unlink(missing_ok=True)
+        await follow(Feed(options.control, options.name, adopt), watch)

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 from typing import Protocol
 
 import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
+from homing.control.http_server import refuse_served
 from homing.ext_proc import codec
 from homing.ext_proc.exchange import Exchange
 from homing.ext_proc.outcomes import Outcome
@@ -43,6 +45,7 @@ class GrpcTransport:
         self, address: str, open_exchange: Callable[[], Exchange], finished: Callable[[Outcome], None]
     ) -> None:
         self._address = address
+        self._socket = Path(address.removeprefix("unix:")) if address.startswith("unix:") else None
         self._open_exchange = open_exchange
         self._finished = finished
         self._health = health.aio.HealthServicer()
@@ -71,6 +74,8 @@ class GrpcTransport:
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
 
     async def start(self) -> None:
+        if self._socket is not None:  # gRPC would take a socket that another picker serves
+            refuse_served(self._socket)
         try:
             self._server.add_insecure_port(self._address)
         except RuntimeError as error:
@@ -85,6 +90,8 @@ class GrpcTransport:
     async def stop(self, grace_s: float) -> None:
         await self.set_serving(False)
         await self._server.stop(grace_s)
+        if self._socket is not None:
+            self._socket.unlink(missing_ok=True)
 
     async def _process(self, messages: AsyncIterator[bytes], context: grpc.aio.ServicerContext[bytes, bytes]) -> None:
         exchange = self._open_exchange()
