@@ -97,7 +97,7 @@ def _control(installation: Installation, after: tuple[str, ...]) -> Child:
             *("control", "-c", str(installation.file), "--state-dir", str(installation.state)),
             *_each("--picker", map(installation.socket, pickers)),
             *("--standby", installation.socket(STANDBY)),
-            *_each("--picker-http", map(installation.http_socket, (*pickers, STANDBY))),
+            *_each("--picker-http", (f"{name}={installation.http_socket(name)}" for name in (*pickers, STANDBY))),
         ),
         Answers(str(installation.config.api), "/readyz"),
         env=PYTHON_ENV,

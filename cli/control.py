@@ -17,7 +17,12 @@ class RefusedError(click.ClickException):
 @config_option
 @click.option("--picker", "pickers", multiple=True, metavar="ADDR", help="Where Envoy finds a picker. Repeatable.")
 @click.option("--standby", metavar="ADDR", help="Where Envoy finds the picker that waits.")
-@click.option("--picker-http", multiple=True, metavar="ADDR", help="Health and metrics of a picker. Repeatable.")
+@click.option(
+    "--picker-http",
+    multiple=True,
+    metavar="[NAME=]ADDR",
+    help="Health and metrics of a picker, and its name. Repeatable.",
+)
 @click.option("--state-dir", metavar="DIR", help="For the files from which Envoy boots while this service is away.")
 def command(
     config_path: str, pickers: tuple[str, ...], standby: str | None, picker_http: tuple[str, ...], state_dir: str | None
@@ -30,7 +35,8 @@ def command(
 
     from homing.cli.ports import Wanted, overlapping, problems
 
-    for address in (*pickers, *([standby] if standby else []), *picker_http):
+    named = dict(map(_named, picker_http))
+    for address in (*pickers, *([standby] if standby else []), *named.values()):
         _check_address(address)
     wanted = (Wanted("xds", config.xds), Wanted("api", config.api))
     if lines := (*overlapping(wanted), *problems(wanted)):
@@ -49,12 +55,18 @@ def command(
     for noisy in ("httpx", "uvicorn"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
     options = Options(
-        Path(config_path), Wiring(pickers, standby), picker_http, Path(state_dir).absolute() if state_dir else None
+        Path(config_path), Wiring(pickers, standby), named, Path(state_dir).absolute() if state_dir else None
     )
     try:
         uvloop.run(run(config, options, resources))
     except OSError as error:
         raise RefusedError(str(error)) from None
+
+
+def _named(text: str) -> tuple[str, str]:
+    """NAME=ADDR; without a name the address is the name."""
+    name, equals, address = text.partition("=")
+    return (name, address) if equals and "/" not in name else (text, text)
 
 
 def _check_address(address: str) -> None:

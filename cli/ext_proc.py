@@ -43,6 +43,8 @@ def command(config_path: str, listen: str, http_address: str, control: str | Non
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
     for noisy in ("httpx", "uvicorn"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
+    # says so for every session id that is not UTF-8, and shows it
+    logging.getLogger("grpc._cython.cygrpc").setLevel(logging.CRITICAL)
     try:
         uvloop.run(run(config, Options(Path(config_path), listen, http_address, control, name)))
     except OSError as error:

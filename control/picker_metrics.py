@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import httpx
@@ -22,7 +22,7 @@ MAX_BYTES = 4 << 20
 
 @dataclass(frozen=True, slots=True)
 class Scraped:
-    """One picker's answer; None when there was none in time. `picker` is its address as it was given."""
+    """One picker's answer; None when there was none in time. `picker` is its name."""
 
     picker: str
     text: str | None
@@ -31,9 +31,10 @@ class Scraped:
 class PickerMetrics:
     """Asks every picker for GET /metrics. An asynchronous context manager."""
 
-    def __init__(self, addresses: Sequence[str], timeout_s: float = TIMEOUT_S) -> None:
+    def __init__(self, addresses: Mapping[str, str], timeout_s: float = TIMEOUT_S) -> None:
+        """`addresses` by the pickers' names."""
         self._timeout_s = timeout_s
-        self._clients = {address: _client(address) for address in addresses}
+        self._clients = {name: _client(address) for name, address in addresses.items()}
 
     async def __aenter__(self) -> PickerMetrics:
         return self
@@ -43,9 +44,9 @@ class PickerMetrics:
             await client.aclose()
 
     async def scrape(self) -> tuple[Scraped, ...]:
-        """In the order of the addresses, after the time limit at the latest."""
+        """In the order of the names, after the time limit at the latest."""
         texts = await asyncio.gather(*map(self._fetch, self._clients.values()))
-        return tuple(Scraped(address, text) for address, text in zip(self._clients, texts, strict=True))
+        return tuple(Scraped(name, text) for name, text in zip(self._clients, texts, strict=True))
 
     async def _fetch(self, client: httpx.AsyncClient) -> str | None:
         try:

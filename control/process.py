@@ -7,7 +7,7 @@ import logging
 import signal
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from typing import Protocol
@@ -41,12 +41,12 @@ class Resources(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """`wiring`: where Envoy finds the pickers; `picker_http`: where their metrics are; `state`: for the last-good
+    """`wiring`: where Envoy finds the pickers; `picker_http`: where their metrics are, by name; `state`: for the last-good
     files, None for none."""
 
     file: Path
     wiring: Wiring
-    picker_http: tuple[str, ...] = ()
+    picker_http: Mapping[str, str] = field(default_factory=dict)
     state: Path | None = None
 
 

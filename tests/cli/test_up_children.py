@@ -79,13 +79,14 @@ async def test_processes_and_their_arguments(tmp_path: Path) -> None:
         *("control", "-c", "/etc/homing.yaml", "--state-dir", f"{run}/state"),
         *("--picker", f"unix:{run}/picker-0.sock", "--picker", f"unix:{run}/picker-1.sock"),
         *("--standby", f"unix:{run}/standby.sock"),
-        *("--picker-http", f"unix:{run}/picker-0-http.sock", "--picker-http", f"unix:{run}/picker-1-http.sock"),
-        *("--picker-http", f"unix:{run}/standby-http.sock"),
+        *("--picker-http", f"picker-0=unix:{run}/picker-0-http.sock"),
+        *("--picker-http", f"picker-1=unix:{run}/picker-1-http.sock"),
+        *("--picker-http", f"standby=unix:{run}/standby-http.sock"),
     )
     assert await arguments(started["standby"]) == (
         *PYTHON,
         *("ext-proc", "-c", "/etc/homing.yaml", "--name", "standby"),
-        *("--listen", f"unix:{run}/standby.sock", "--http", f"unix:{run}/standby-http.sock"),
+        *("--listen", f"unix:{run}/standby.sock", "--http", f"standby=unix:{run}/standby-http.sock"),
         *("--control", "http://127.0.0.1:8600"),
     )
 

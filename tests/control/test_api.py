@@ -32,7 +32,7 @@ class Service:
         telling = Telling(self.ads, self.feed, lambda config, fleet: SNAPSHOT)
         self.registry = registry(ControlCollector(self.watch, telling, self.feed, self.ads))
         self.still = ("the first rollout",)
-        parts = Parts(self.watch.membership, self.ads, self.feed, self.registry, PickerMetrics(()), lambda: self.still)
+        parts = Parts(self.watch.membership, self.ads, self.feed, self.registry, PickerMetrics({}), lambda: self.still)
         self.app = create_app(parts)
 
 

@@ -37,7 +37,8 @@ async def picker(tmp_path):
 
 
 async def scrape(*addresses, timeout_s=5):
-    async with PickerMetrics(addresses, timeout_s) as pickers:
+    """Each address under itself as its name."""
+    async with PickerMetrics({address: address for address in addresses}, timeout_s) as pickers:
         return await pickers.scrape()
 
 

@@ -77,7 +77,10 @@ async def test_a_file_that_vanishes_and_comes_back_equal_changes_nothing(file, f
 def test_a_missing_file_is_a_problem_of_the_file(tmp_path):
     with pytest.raises(ConfigError) as caught:
         load(tmp_path / "none.yaml")
-    assert str(caught.value) == f"{tmp_path}/none.yaml: found no such file or directory, allowed: a file that can be read (-c FILE)"
+    assert (
+        str(caught.value)
+        == f"{tmp_path}/none.yaml: found no such file or directory, allowed: a file that can be read (-c FILE)"
+    )
 
 
 def test_a_directory_is_a_problem_of_the_file(tmp_path):
