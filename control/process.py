@@ -41,8 +41,8 @@ class Resources(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """`wiring`: where Envoy finds the pickers; `picker_http`: where their metrics are, by name; `state`: for the last-good
-    files, None for none."""
+    """`wiring`: where Envoy finds the pickers; `picker_http`: where their metrics are, by name; `state`: for the
+    last-good files, None for none."""
 
     file: Path
     wiring: Wiring

@@ -86,7 +86,7 @@ async def test_processes_and_their_arguments(tmp_path: Path) -> None:
     assert await arguments(started["standby"]) == (
         *PYTHON,
         *("ext-proc", "-c", "/etc/homing.yaml", "--name", "standby"),
-        *("--listen", f"unix:{run}/standby.sock", "--http", f"standby=unix:{run}/standby-http.sock"),
+        *("--listen", f"unix:{run}/standby.sock", "--http", f"unix:{run}/standby-http.sock"),
         *("--control", "http://127.0.0.1:8600"),
     )
 

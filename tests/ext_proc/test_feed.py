@@ -48,7 +48,7 @@ class Control:
 
 async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(5):
-        while not condition():
+        while not condition():  # noqa: ASYNC110 (what it waits for is on the other side of a socket)
             await asyncio.sleep(0.01)
 
 
