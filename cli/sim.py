@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 import click
 
@@ -33,6 +33,8 @@ _PRESETS = click.Choice(["h100-llama-8b", "a100-llama-8b"])  # of sim/presets.ya
 @click.option("--block-size", type=_COUNT, default=16, help="Tokens in a KV block.")
 @click.option("--num-gpu-blocks-override", "num_gpu_blocks", type=_BLOCKS, help="KV blocks.")
 @click.option("--gpu-memory-utilization", type=_SHARE, default=0.9, help="With a preset: share for weights and KV.")
+@click.option("--chat-template", type=click.File(), help="A Jinja file; default ChatML.")
+@click.option("--add-bos-token", "adds_bos", is_flag=True, help="Encoding adds a token at the beginning.")
 @click.option("--enable-prefix-caching/--no-enable-prefix-caching", "prefix_caching", default=True)
 def command(
     listen: str,
@@ -50,6 +52,8 @@ def command(
     block_size: int,
     num_gpu_blocks: int | None,
     gpu_memory_utilization: float,
+    chat_template: TextIO | None,
+    adds_bos: bool,
     prefix_caching: bool,
 ) -> None:
     """Run one simulated vLLM replica. Ready when GET /health answers 200."""
@@ -75,10 +79,19 @@ def command(
         gpu_memory_utilization=gpu_memory_utilization,
         prefix_caching=prefix_caching,
     )
+    options = Options(
+        replica_id,
+        model,
+        engine,
+        seed,
+        time_scale,
+        chat_template=chat_template.read() if chat_template else None,
+        adds_bos=adds_bos,
+    )
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
     try:
-        uvloop.run(serve(Options(replica_id, model, engine, seed, time_scale), _bind(listen)))
+        uvloop.run(serve(options, _bind(listen)))
     except OptionError as error:
         raise click.UsageError(str(error)) from None
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 
-import msgspec
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
@@ -16,8 +14,13 @@ from homing.sim import metrics
 from homing.sim.chat import chat
 from homing.sim.completions import completions
 from homing.sim.errors import RequestError, TooLargeError
+from homing.sim.messages import count_tokens, error_body, messages
+from homing.sim.pooling import embeddings, rerank, score
 from homing.sim.replica import Replica
-from homing.sim.shapes import ModelCard, ModelList
+from homing.sim.responses import responses, stored_response
+from homing.sim.serving import json_response
+from homing.sim.shapes import Load, ModelCard, ModelList
+from homing.sim.tokenization import detokenize, tokenize
 
 MAX_BODY_BYTES = 64 << 20
 
@@ -26,17 +29,36 @@ Endpoint = Callable[[Replica, bytes, Mapping[str, str]], ASGIApp]
 POSTS: dict[str, Endpoint] = {
     "/v1/chat/completions": chat,
     "/v1/completions": completions,
+    "/v1/responses": responses,
+    "/v1/embeddings": embeddings,
+    "/rerank": rerank,
+    "/v1/rerank": rerank,
+    "/v2/rerank": rerank,
+    "/score": score,
+    "/v1/score": score,
+    "/tokenize": tokenize,
+    "/detokenize": detokenize,
 }
-
-log = logging.getLogger(__name__)
+ANTHROPIC: dict[str, Endpoint] = {
+    "/v1/messages": messages,
+    "/v1/messages/count_tokens": count_tokens,
+}
 
 
 def build_app(replica: Replica) -> ASGIApp:
     """Every response carries `x-sim-replica`."""
-    routes = [Route(path, _post(replica, endpoint), methods=["POST"]) for path, endpoint in POSTS.items()]
-    routes += [
-        Route("/v1/models", _get(lambda: _json(_models(replica)))),
+
+    def posts(endpoints: dict[str, Endpoint], encode_error: Callable[[RequestError], bytes]) -> list[Route]:
+        return [Route(p, _post(replica, e, encode_error), methods=["POST"]) for p, e in endpoints.items()]
+
+    engine = replica.driver.engine
+    routes = [
+        *posts(POSTS, RequestError.body),
+        *posts(ANTHROPIC, error_body),
+        Route("/v1/responses/{response_id}", _stored_response(replica)),
+        Route("/v1/models", _get(lambda: json_response(_models(replica)))),
         Route("/health", _get(lambda: Response())),
+        Route("/load", _get(lambda: json_response(Load(engine.running + engine.waiting)))),
         Route("/metrics", _get(lambda: Response(replica.metrics.exposition(), media_type=metrics.CONTENT_TYPE))),
     ]
     return Signed(Starlette(routes=routes), replica.identity.id)
@@ -58,10 +80,22 @@ class Signed:
         await self._app(scope, receive, signed if scope["type"] == "http" else send)
 
 
-def _post(replica: Replica, endpoint: Endpoint) -> Callable[[Request], object]:
+def _post(
+    replica: Replica, endpoint: Endpoint, encode_error: Callable[[RequestError], bytes]
+) -> Callable[[Request], object]:
     async def handle(request: Request) -> ASGIApp:
         try:
             return endpoint(replica, await _body(request), request.headers)
+        except RequestError as error:
+            return Response(encode_error(error), error.status, media_type="application/json")
+
+    return handle
+
+
+def _stored_response(replica: Replica) -> Callable[[Request], object]:
+    async def handle(request: Request) -> Response:
+        try:
+            return stored_response(replica, request.path_params["response_id"])
         except RequestError as error:
             return Response(error.body(), error.status, media_type="application/json")
 
@@ -84,10 +118,6 @@ async def _body(request: Request) -> bytes:
             raise TooLargeError(f"The request body is larger than {MAX_BODY_BYTES} bytes.")
         parts.append(part)
     return b"".join(parts)
-
-
-def _json(value: msgspec.Struct) -> Response:
-    return Response(msgspec.json.encode(value), media_type="application/json")
 
 
 def _models(replica: Replica) -> ModelList:

@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
 from homing.sim.chat_template import RenderOptions
 from homing.sim.generation import Delta, Generation
+from homing.sim.logprobs import ChatLogprobs, Guess, chat_logprobs
 from homing.sim.replica import Replica, new_id
 from homing.sim.requests import ChatRequest, parse
-from homing.sim.serving import Answer, Collected, sse, usage_of
+from homing.sim.serving import Collected, StreamingAnswer, sse, usage_of
 from homing.sim.shapes import ChatChoice, ChatChunk, ChatChunkChoice, ChatCompletion, DeltaMessage, Message
 from homing.sim.tokenizer import TokenIds
 
 
-def chat(replica: Replica, body: bytes, headers: Mapping[str, str]) -> Answer:
+def chat(replica: Replica, body: bytes, headers: Mapping[str, str]) -> StreamingAnswer:
     """Raises RequestError."""
     request = parse(body, ChatRequest)
     replica.identity.check_model(request.model)
     request.check()
     prompt = chat_prompt(replica, request)
-    generation = replica.generation(request, [prompt])
-    return ChatAnswer(replica, request, generation, new_id("chatcmpl", headers.get("x-request-id")))
+    generation = replica.generation(request, [prompt], keep_guesses=request.guesses)
+    return ChatAnswer(replica, request, generation, new_id("chatcmpl-", headers.get("x-request-id")))
 
 
 def chat_prompt(replica: Replica, request: ChatRequest) -> TokenIds:
@@ -33,16 +34,18 @@ def chat_prompt(replica: Replica, request: ChatRequest) -> TokenIds:
         tools=request.tools,
         template_kwargs=request.chat_template_kwargs,
     )
-    return replica.tokenizer.encode(replica.template.render(request.messages, options))
+    text = replica.template.render(request.messages, options)
+    return replica.encode(text, add_special_tokens=request.add_special_tokens)
 
 
-class ChatAnswer(Answer):
+class ChatAnswer(StreamingAnswer):
     def __init__(self, replica: Replica, request: ChatRequest, generation: Generation, answer_id: str) -> None:
         super().__init__(generation, stream=bool(request.stream))
         self._request = request
         self._options = request.stream_options
         self._id = answer_id
         self._created = int(time.time())
+        self._tokenizer = replica.tokenizer
         self._model = replica.identity.model
         self._fingerprint = replica.identity.fingerprint
         self._greeted: set[int] = set()
@@ -59,6 +62,7 @@ class ChatAnswer(Answer):
                     ChatChoice(
                         index=c.index,
                         message=Message(c.text),
+                        logprobs=self._logprobs(c.guesses),
                         finish_reason=c.finish_reason,
                         stop_reason=c.stop_reason,
                         token_ids=list(c.tokens) if with_ids else None,
@@ -76,17 +80,23 @@ class ChatAnswer(Answer):
             self._greeted.add(delta.index)
             yield self._chunk(ChatChunkChoice(delta.index, DeltaMessage(role="assistant", content="")), opening=True)
         choice = ChatChunkChoice(delta.index, DeltaMessage(content=delta.text), finish_reason=delta.finish_reason)
+        choice.logprobs = self._logprobs(delta.guesses)
         if self._request.return_token_ids:
             choice.token_ids = list(delta.tokens)
         if delta.finish_reason is not None:
             choice.stop_reason = delta.stop_reason
-        if delta.text or delta.finish_reason is not None or self._request.return_token_ids:
+        if delta.text or delta.finish_reason is not None or delta.guesses or self._request.return_token_ids:
             yield self._chunk(choice)
 
     def closing(self) -> Iterator[bytes]:
         if self._options is not None and self._options.include_usage:
             yield self._chunk(None)
         yield b"data: [DONE]\n\n"
+
+    def _logprobs(self, guesses: Sequence[Guess]) -> ChatLogprobs | None:
+        if not self._request.logprobs:
+            return None
+        return chat_logprobs(self._tokenizer, guesses, self._request.top_logprobs or 0)
 
     def _chunk(self, choice: ChatChunkChoice | None, *, opening: bool = False) -> bytes:
         chunk = ChatChunk(

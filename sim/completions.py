@@ -3,37 +3,39 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
 from homing.sim.errors import BadRequestError
 from homing.sim.generation import Delta, Generation
+from homing.sim.logprobs import Guess, prompt_guesses, prompt_logprobs, text_logprobs
 from homing.sim.replica import Replica, new_id
 from homing.sim.requests import CompletionRequest, parse
-from homing.sim.serving import Answer, Collected, sse, usage_of
+from homing.sim.serving import Collected, StreamingAnswer, sse, usage_of
 from homing.sim.shapes import TextChoice, TextCompletion, Usage
 from homing.sim.tokenizer import TokenIds
 
 MAX_PROMPTS = 256
 
 
-def completions(replica: Replica, body: bytes, headers: Mapping[str, str]) -> Answer:
+def completions(replica: Replica, body: bytes, headers: Mapping[str, str]) -> StreamingAnswer:
     """Raises RequestError."""
     request = parse(body, CompletionRequest)
     replica.identity.check_model(request.model)
     request.check()
     prompts = completion_prompts(replica, request)
     reads_cache = not request.echo and request.prompt_logprobs is None
-    generation = replica.generation(request, prompts, reads_cache=reads_cache)
-    return TextAnswer(replica, request, generation, new_id("cmpl", headers.get("x-request-id")))
+    keep = 0 if request.logprobs is None else max(request.logprobs, 1)
+    generation = replica.generation(request, prompts, keep_guesses=keep, reads_cache=reads_cache)
+    return TextAnswer(replica, request, generation, new_id("cmpl-", headers.get("x-request-id")))
 
 
 def completion_prompts(replica: Replica, request: CompletionRequest) -> list[TokenIds]:
     """One a prompt: OpenAI allows a text, texts, ids, and lists of ids."""
     given = request.prompt
     if isinstance(given, str):
-        return [replica.tokenizer.encode(given)]
+        return [replica.encode(given, add_special_tokens=request.add_special_tokens)]
     numbers = [item for item in given if isinstance(item, int)]
     if numbers and len(numbers) == len(given):
         return [replica.prompt_ids(numbers)]
@@ -43,13 +45,16 @@ def completion_prompts(replica: Replica, request: CompletionRequest) -> list[Tok
     for item in given:
         if isinstance(item, int):
             raise BadRequestError("prompt must be texts or lists of token ids, not both", "prompt")
-        prompts.append(replica.tokenizer.encode(item) if isinstance(item, str) else replica.prompt_ids(item))
+        if isinstance(item, str):
+            prompts.append(replica.encode(item, add_special_tokens=request.add_special_tokens))
+        else:
+            prompts.append(replica.prompt_ids(item))
     if not prompts:
-        raise BadRequestError("The decoder prompt cannot be empty", "prompt")
+        raise BadRequestError("Either prompt or prompt_embeds must be provided and non-empty.", "prompt")
     return prompts
 
 
-class TextAnswer(Answer):
+class TextAnswer(StreamingAnswer):
     def __init__(self, replica: Replica, request: CompletionRequest, generation: Generation, answer_id: str) -> None:
         super().__init__(generation, stream=bool(request.stream))
         self._request = request
@@ -58,37 +63,47 @@ class TextAnswer(Answer):
         self._created = int(time.time())
         self._tokenizer = replica.tokenizer
         self._identity = replica.identity
-        self._opened: set[int] = set()
+        self._offsets: dict[int, int] = {}  # by choice: how much of its text is out
 
     def whole(self, collected: list[Collected]) -> bytes:
         choices = []
         for c in collected:
-            prompt = self._prompt(c.index)
-            text = self._tokenizer.decode(prompt) + c.text if self._request.echo else c.text
-            choice = TextChoice(c.index, text, finish_reason=c.finish_reason, stop_reason=c.stop_reason)
-            if self._request.return_token_ids:
-                choice.token_ids = list(c.tokens)
-                choice.prompt_token_ids = list(prompt)
+            choice = self._choice(c.index, c.text, c.tokens, c.guesses, first=True)
+            choice.finish_reason, choice.stop_reason = c.finish_reason, c.stop_reason
+            if self._request.prompt_logprobs is not None:
+                choice.prompt_logprobs = prompt_logprobs(self._tokenizer, self._prompt(c.index))
             choices.append(choice)
         return msgspec.json.encode(self._completion(choices, usage_of(self.generation)))
 
     def events(self, delta: Delta) -> Iterator[bytes]:
-        first = delta.index not in self._opened
-        self._opened.add(delta.index)
-        prompt = self._prompt(delta.index) if first else None
-        text = delta.text
-        if prompt is not None and self._request.echo:
-            text = self._tokenizer.decode(prompt) + text
-        if not text and delta.finish_reason is None and not self._request.return_token_ids:
+        first = delta.index not in self._offsets
+        choice = self._choice(delta.index, delta.text, delta.tokens, delta.guesses, first=first)
+        choice.finish_reason, choice.stop_reason = delta.finish_reason, delta.stop_reason
+        if not choice.text and delta.finish_reason is None and not choice.token_ids and not choice.logprobs:
             return
-        choice = TextChoice(delta.index, text, finish_reason=delta.finish_reason, stop_reason=delta.stop_reason)
-        if self._request.return_token_ids:
-            choice.token_ids = list(delta.tokens)
-            choice.prompt_token_ids = None if prompt is None else list(prompt)
         chunk = self._completion([choice])
         if self._options is not None and self._options.continuous_usage_stats:
             chunk.usage = usage_of(self.generation)
         yield sse(chunk)
+
+    def _choice(self, index: int, text: str, tokens: TokenIds, guesses: Sequence[Guess], *, first: bool) -> TextChoice:
+        """What came of one choice, and before the first of it, with `echo`, the prompt."""
+        prompt = self._prompt(index)
+        shown: Sequence[Guess | None] = guesses
+        if not self._request.wants_output:
+            text, tokens, shown = "", tokens[:0], ()
+        choice = TextChoice(index, text)
+        if self._request.return_token_ids:
+            choice.token_ids = list(tokens)
+            choice.prompt_token_ids = list(prompt) if first else None
+        if first and self._request.echo:
+            choice.text = self._tokenizer.decode(prompt) + text
+            tokens, shown = prompt + tokens, [*prompt_guesses(prompt), *shown]
+        offset = self._offsets.get(index, 0)
+        self._offsets[index] = offset + len(choice.text)
+        if self._request.logprobs is not None:
+            choice.logprobs = text_logprobs(self._tokenizer, tokens, shown, self._request.logprobs, offset)
+        return choice
 
     def closing(self) -> Iterator[bytes]:
         if self._options is not None and self._options.include_usage:

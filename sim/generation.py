@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from homing.sim.detokenizer import TextStream
 from homing.sim.driver import Driver
+from homing.sim.logprobs import Guess
 from homing.sim.sequence import FinishReason
 from homing.sim.sequence import Sequence as Tokens
 from homing.sim.tokenizer import TokenIds
@@ -22,14 +23,16 @@ class Delta:
     tokens: TokenIds
     finish_reason: FinishReason | None = None
     stop_reason: str | None = None
+    guesses: Sequence[Guess] = ()  # one a token, where the request wants log probabilities
 
 
 class Choice:
     """A sequence and its text. Keeps no copy of what was sent: a slow reader costs one number."""
 
-    __slots__ = ("_seen", "index", "reported", "sequence", "text")
+    __slots__ = ("_guesses", "_seen", "index", "reported", "sequence", "text")
 
-    def __init__(self, index: int, sequence: Tokens, text: TextStream) -> None:
+    def __init__(self, index: int, sequence: Tokens, text: TextStream, guesses: Sequence[Guess] = ()) -> None:
+        self._guesses = guesses
         self.index = index
         self.sequence = sequence
         self.text = text
@@ -43,12 +46,14 @@ class Choice:
         new = self.sequence.tokens[self._seen :]
         if not new and not finished:
             return None
+        start = self._seen - self.sequence.prompt_tokens
         self._seen += len(new)
         text = self.text.push(new, last=finished)
         stop = self.text.stopped
         self.reported = finished or stop is not None
         reason = FinishReason.STOP if stop is not None else self.sequence.finish_reason
-        return Delta(self.index, text, new, reason if self.reported else None, stop)
+        guesses = self._guesses[start : start + len(new)]
+        return Delta(self.index, text, new, reason if self.reported else None, stop, guesses)
 
 
 class Generation:

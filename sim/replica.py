@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from homing.sim.chat_template import ChatTemplate
+from homing.sim.conversations import Conversations
 from homing.sim.detokenizer import TextStream
 from homing.sim.driver import Driver
 from homing.sim.errors import BadRequestError, ContextTooLongError, ModelNotFoundError
@@ -47,8 +48,18 @@ class Replica:
     words: WordModel
     driver: Driver
     metrics: Metrics
+    conversations: Conversations = field(default_factory=Conversations)
+    adds_bos: bool = False  # whether encoding adds a token at the beginning, as many tokenizers do
 
-    def generation(self, request: Sampling, prompts: Sequence[TokenIds], *, reads_cache: bool = True) -> Generation:
+    def encode(self, text: str, *, add_special_tokens: bool) -> TokenIds:
+        ids = self.tokenizer.encode(text)
+        if self.adds_bos and add_special_tokens:
+            ids.insert(0, self.tokenizer.bos_id)
+        return ids
+
+    def generation(
+        self, request: Sampling, prompts: Sequence[TokenIds], *, keep_guesses: int = 0, reads_cache: bool = True
+    ) -> Generation:
         """The request's choices, not yet started. Raises BadRequestError when one does not fit."""
         limit = DEFAULT_MAX_TOKENS if request.output_limit is None else request.output_limit
         choices: list[Choice] = []
@@ -56,14 +67,16 @@ class Replica:
             self._check_length(prompt, limit)
             for number in range(request.choices):
                 variant = b"" if request.seed is None and number == 0 else f"{request.seed}/{number}".encode()
+                words = self.words.start(prompt, variant, keep_guesses)
                 sequence = Tokens(
                     tokens=prompt[:],
                     max_tokens=limit,
-                    sampler=self.words.start(prompt, variant),
+                    sampler=words,
                     salt=request.cache_salt or "",
                     reads_cache=reads_cache,
                 )
-                choices.append(Choice(len(choices), sequence, TextStream(self.tokenizer, request.stops)))
+                text = TextStream(self.tokenizer, request.stops)
+                choices.append(Choice(len(choices), sequence, text, words.guesses))
         return Generation(self.driver, choices, request.choices)
 
     def prompt_ids(self, values: Sequence[int]) -> TokenIds:
@@ -74,11 +87,11 @@ class Replica:
 
     def _check_length(self, prompt: TokenIds, limit: int) -> None:
         if not prompt:
-            raise BadRequestError("The decoder prompt cannot be empty", "prompt")
+            raise BadRequestError("Either prompt or prompt_embeds must be provided and non-empty.", "prompt")
         if len(prompt) + limit > self.identity.max_model_len:
             raise ContextTooLongError(self.identity.max_model_len, limit, len(prompt))
 
 
 def new_id(prefix: str, given: str | None = None) -> str:
     """vLLM takes the client's `x-request-id` where there is one."""
-    return f"{prefix}-{given or secrets.token_hex(16)}"
+    return f"{prefix}{given or secrets.token_hex(16)}"

@@ -72,6 +72,17 @@ class ChatRequest(Sampling, kw_only=True):
     def output_limit(self) -> int | None:
         return self.max_tokens if self.max_completion_tokens is None else self.max_completion_tokens
 
+    @property
+    def guesses(self) -> int:
+        """How many to keep of each token."""
+        return max(self.top_logprobs or 0, 1) if self.logprobs else 0
+
+    def check(self) -> None:
+        super().check()
+        if self.top_logprobs and not self.logprobs:
+            raise BadRequestError("when using `top_logprobs`, `logprobs` must be set to true.", "top_logprobs")
+        _check_logprobs(self.top_logprobs, "top_logprobs")
+
 
 class CompletionRequest(Sampling, kw_only=True):
     prompt: str | list[str | int | list[int]]
@@ -79,6 +90,29 @@ class CompletionRequest(Sampling, kw_only=True):
     echo: bool = False
     logprobs: int | None = None
     prompt_logprobs: int | None = None
+
+    @property
+    def output_limit(self) -> int | None:
+        """With `echo`, none is allowed, for the sake of the prompt's logprobs; the engine makes one all the same."""
+        return self.max_tokens if self.wants_output else 1
+
+    @property
+    def wants_output(self) -> bool:
+        return not (self.echo and self.max_tokens == 0)
+
+    def check(self) -> None:
+        super().check()
+        _check_logprobs(self.logprobs, "logprobs")
+        _check_logprobs(self.prompt_logprobs, "prompt_logprobs")
+        if self.prompt_logprobs and self.stream:
+            raise BadRequestError("`prompt_logprobs` are not available when `stream=True`.", "prompt_logprobs")
+
+
+def _check_logprobs(count: int | None, name: str) -> None:
+    if count is not None and count < 0:
+        raise BadRequestError(f"`{name}` must be a positive value.", name)
+    if count is not None and count > MAX_LOGPROBS:
+        raise BadRequestError(f"Requested {name} of {count}, which is greater than max allowed: {MAX_LOGPROBS}", name)
 
 
 Body = TypeVar("Body")

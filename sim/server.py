@@ -35,6 +35,8 @@ class Options:
     engine: EngineOptions
     seed: int = 0
     time_scale: float = 1.0
+    chat_template: str | None = None  # its text
+    adds_bos: bool = False
 
 
 def build_replica(options: Options) -> Replica:
@@ -45,10 +47,11 @@ def build_replica(options: Options) -> Replica:
     return Replica(
         identity=Identity(options.replica_id, options.model, max_model_len),
         tokenizer=tokenizer,
-        template=ChatTemplate(),
+        template=ChatTemplate() if options.chat_template is None else ChatTemplate(options.chat_template),
         words=WordModel(tokenizer, options.seed),
         driver=Driver(engine, metrics, time_scale=options.time_scale),
         metrics=metrics,
+        adds_bos=options.adds_bos,
     )
 
 

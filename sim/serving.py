@@ -8,10 +8,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import msgspec
+from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from homing.sim.errors import ShuttingDownError
 from homing.sim.generation import Delta, Generation
+from homing.sim.logprobs import Guess
 from homing.sim.sequence import FinishReason
 from homing.sim.shapes import PromptTokensDetails, Usage
 from homing.sim.tokenizer import TokenIds, token_ids
@@ -29,23 +31,24 @@ class Collected:
     tokens: TokenIds = field(default_factory=token_ids)
     finish_reason: str | None = None
     stop_reason: str | None = None
+    guesses: list[Guess] = field(default_factory=list)
+
+    def add(self, delta: Delta) -> None:
+        self.text += delta.text
+        self.tokens.extend(delta.tokens)
+        self.guesses.extend(delta.guesses)
+        self.finish_reason, self.stop_reason = delta.finish_reason, delta.stop_reason
 
 
 class Answer(ABC):
-    """An ASGI response over one generation. Subclasses say how it looks on the wire."""
+    """An ASGI response over one generation, given when it has ended."""
 
-    def __init__(self, generation: Generation, *, stream: bool) -> None:
+    def __init__(self, generation: Generation) -> None:
         self.generation = generation
-        self._stream = stream
 
     @abstractmethod
-    def whole(self, collected: list[Collected]) -> bytes: ...
-
-    @abstractmethod
-    def events(self, delta: Delta) -> Iterator[bytes]: ...
-
-    @abstractmethod
-    def closing(self) -> Iterator[bytes]: ...
+    def whole(self, collected: list[Collected]) -> bytes:
+        """The body."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """The engine is not told to wait for a slow client, as in vLLM: what was generated stays in the sequence,
@@ -54,28 +57,15 @@ class Answer(ABC):
         watch.add_done_callback(lambda _: self.generation.abort())
         self.generation.start()
         try:
-            await (self._send_events(send) if self._stream else self._send_whole(send))
+            await self._send(send)
         finally:
             watch.cancel()
             self.generation.abort()
 
-    async def _send_events(self, send: Send) -> None:
-        await send({"type": "http.response.start", "status": 200, "headers": _EVENTS})
-        async for delta in self.generation.deltas():
-            if delta.finish_reason is FinishReason.ABORT:
-                # The client has left, or the replica is going: vLLM, too, ends a stream with an error event.
-                await send(_part(b"data: " + ShuttingDownError().body() + b"\n\ndata: [DONE]\n\n", more=False))
-                return
-            await send(_part(b"".join(self.events(delta))))
-        await send(_part(b"".join(self.closing()), more=False))
-
-    async def _send_whole(self, send: Send) -> None:
+    async def _send(self, send: Send) -> None:
         collected = [Collected(choice.index) for choice in self.generation.choices]
         async for delta in self.generation.deltas():
-            choice = collected[delta.index]
-            choice.text += delta.text
-            choice.tokens.extend(delta.tokens)
-            choice.finish_reason, choice.stop_reason = delta.finish_reason, delta.stop_reason
+            collected[delta.index].add(delta)
         status, body = 200, b""
         if any(choice.finish_reason is FinishReason.ABORT for choice in collected):
             error = ShuttingDownError()
@@ -87,13 +77,50 @@ class Answer(ABC):
         await send(_part(body, more=False))
 
 
+class StreamingAnswer(Answer):
+    """One that can also be given as it comes, in server-sent events."""
+
+    def __init__(self, generation: Generation, *, stream: bool) -> None:
+        super().__init__(generation)
+        self._stream = stream
+
+    @abstractmethod
+    def events(self, delta: Delta) -> Iterator[bytes]: ...
+
+    @abstractmethod
+    def closing(self) -> Iterator[bytes]:
+        """What follows the last delta of the last choice."""
+
+    async def _send(self, send: Send) -> None:
+        if not self._stream:
+            await super()._send(send)
+            return
+        await send({"type": "http.response.start", "status": 200, "headers": _EVENTS})
+        async for delta in self.generation.deltas():
+            if delta.finish_reason is FinishReason.ABORT:
+                # The client has left, or the replica is going: vLLM, too, ends a stream with an error event.
+                await send(_part(b"data: " + ShuttingDownError().body() + b"\n\ndata: [DONE]\n\n", more=False))
+                return
+            await send(_part(b"".join(self.events(delta))))
+        await send(_part(b"".join(self.closing()), more=False))
+
+
 def usage_of(generation: Generation) -> Usage:
     prompt, output = generation.prompt_tokens, generation.output_tokens
     return Usage(prompt, prompt + output, output, PromptTokensDetails(generation.cached_tokens))
 
 
+def json_response(value: msgspec.Struct) -> Response:
+    return Response(msgspec.json.encode(value), media_type="application/json")
+
+
 def sse(event: msgspec.Struct) -> bytes:
     return b"data: " + msgspec.json.encode(event) + b"\n\n"
+
+
+def named_sse(name: str, event: msgspec.Struct) -> bytes:
+    """With an `event` line, as the newer APIs have it."""
+    return b"event: " + name.encode() + b"\n" + sse(event)
 
 
 async def _until_disconnect(receive: Receive) -> None:

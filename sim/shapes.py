@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from homing.sim.logprobs import ChatLogprobs, PromptLogprob, TextLogprobs
+
 
 class PromptTokensDetails(msgspec.Struct):
     cached_tokens: int
@@ -30,7 +32,7 @@ class Message(msgspec.Struct):
 class ChatChoice(msgspec.Struct):
     index: int
     message: Message
-    logprobs: None = None
+    logprobs: ChatLogprobs | None = None
     finish_reason: str | None = None
     stop_reason: str | None = None
     token_ids: list[int] | None = None
@@ -58,7 +60,7 @@ class DeltaMessage(msgspec.Struct, omit_defaults=True):
 class ChatChunkChoice(msgspec.Struct):
     index: int
     delta: DeltaMessage
-    logprobs: None = None
+    logprobs: ChatLogprobs | None = None
     finish_reason: str | None = None
     stop_reason: str | msgspec.UnsetType | None = msgspec.UNSET  # only in the last chunk of a choice
     token_ids: list[int] | None = None
@@ -78,11 +80,11 @@ class ChatChunk(msgspec.Struct, kw_only=True):
 class TextChoice(msgspec.Struct):
     index: int
     text: str
-    logprobs: None = None
+    logprobs: TextLogprobs | None = None
     finish_reason: str | None = None
     stop_reason: str | None = None
     token_ids: list[int] | None = None
-    prompt_logprobs: None = None
+    prompt_logprobs: list[dict[int, PromptLogprob] | None] | None = None
     prompt_token_ids: list[int] | None = None
 
 
@@ -96,6 +98,10 @@ class TextCompletion(msgspec.Struct, kw_only=True):
     choices: list[TextChoice]
     system_fingerprint: str
     usage: Usage | msgspec.UnsetType | None = msgspec.UNSET
+
+
+class Load(msgspec.Struct):
+    server_load: int
 
 
 class ModelCard(msgspec.Struct, kw_only=True):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import xxhash
 
+from homing.sim.logprobs import Guess
 from homing.sim.tokenizer import TokenIds, Tokenizer
 
 # Behind a line break or a special token, where no space belongs.
@@ -34,35 +35,39 @@ class WordModel:
         self._next = _single_tokens(tokenizer, [" " + word for word in _WORDS])
         self._tokenizer = tokenizer
 
-    def start(self, prompt: TokenIds, variant: bytes = b"") -> Words:
-        """The answer to `prompt`. `variant` tells apart what is sampled differently: request seed, choice."""
+    def start(self, prompt: TokenIds, variant: bytes = b"", keep: int = 0) -> Words:
+        """The answer to `prompt`. `variant` tells apart what is sampled differently: request seed, choice.
+        `keep` is how many guesses to remember of each token; 0 remembers nothing."""
         last = self._tokenizer.token_bytes(prompt[-1]) if prompt else b""
-        at_start = not last or last.isspace()
-        return Words(
-            xxhash.xxh3_64(self._seed + variant + prompt.tobytes()), self._first if at_start else self._next, self._next
-        )
+        first = self._first if not last or last.isspace() else self._next
+        return Words(xxhash.xxh3_64(self._seed + variant + prompt.tobytes()), first, self._next, keep)
 
 
 class Words:
     """One answer, token by token, without end."""
 
-    __slots__ = ("_candidates", "_hash", "_next")
+    __slots__ = ("_candidates", "_hash", "_keep", "_next", "guesses")
 
-    def __init__(self, state: xxhash.xxh3_64, first: tuple[int, ...], following: tuple[int, ...]) -> None:
+    def __init__(self, state: xxhash.xxh3_64, first: tuple[int, ...], following: tuple[int, ...], keep: int) -> None:
+        self.guesses: list[Guess] = []  # of each token taken
         self._hash = state
         self._candidates = first
         self._next = following
+        self._keep = keep
 
     def take(self) -> int:
-        token, *_ = self.top(1)
+        state = self._hash.intdigest()
+        token = self._candidates[state % len(self._candidates)]
+        if self._keep:
+            self.guesses.append(Guess.of(self._likeliest(state), state))
         self._hash.update(token.to_bytes(4, "little"))
         self._candidates = self._next
         return token
 
-    def top(self, k: int) -> list[int]:
-        """The `k` likeliest next tokens, the likeliest first: it is the one that `take` will give."""
-        start = self._hash.intdigest() % len(self._candidates)
-        return [self._candidates[(start + i) % len(self._candidates)] for i in range(min(k, len(self._candidates)))]
+    def _likeliest(self, state: int) -> list[int]:
+        """The one that is taken, then its neighbours."""
+        size = len(self._candidates)
+        return [self._candidates[(state + i) % size] for i in range(min(self._keep, size))]
 
 
 def _single_tokens(tokenizer: Tokenizer, texts: list[str]) -> tuple[int, ...]:

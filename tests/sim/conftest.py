@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import httpx
@@ -31,26 +32,19 @@ class RunningSim:
         return self.process.wait(5)
 
 
-@pytest.fixture
-def start_sim() -> Iterator[Callable[..., RunningSim]]:
-    """`start_sim("--flag", "value", ...)` gives a replica that listens on a port of its own."""
+StartSim = Callable[..., RunningSim]
+
+
+@contextmanager
+def sims() -> Iterator[StartSim]:
+    """Gives what starts replicas; ends them all at the end."""
     started: list[subprocess.Popen[str]] = []
 
     def start(*flags: str) -> RunningSim:
-        command = [
-            sys.executable,
-            "-m",
-            "homing",
-            "sim",
-            "--listen",
-            "127.0.0.1:0",
-            "--id",
-            "r1",
-            "--model",
-            "m",
-            *flags,
-        ]
-        process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        names = ["--listen", "127.0.0.1:0", "--id", "r1", "--model", "m"]
+        process = subprocess.Popen(
+            [sys.executable, "-m", "homing", "sim", *names, *flags], stderr=subprocess.PIPE, text=True
+        )
         started.append(process)
         assert process.stderr is not None
         for line in process.stderr:
@@ -62,13 +56,29 @@ def start_sim() -> Iterator[Callable[..., RunningSim]]:
                 return RunningSim(process, url, int(found[2]))
         raise AssertionError(f"the replica ended with {process.wait()}")
 
-    yield start
-    for process in started:
-        if process.poll() is None:
+    try:
+        yield start
+    finally:
+        for process in started:
             process.send_signal(signal.SIGTERM)
-        try:
-            process.wait(5)
-        finally:
-            process.kill()
-            if process.stderr is not None:
-                process.stderr.close()
+        for process in started:
+            try:
+                process.wait(5)
+            finally:
+                process.kill()
+                if process.stderr is not None:
+                    process.stderr.close()
+
+
+@pytest.fixture
+def start_sim() -> Iterator[StartSim]:
+    """`start_sim("--flag", "value", ...)` gives a replica that listens on a port of its own."""
+    with sims() as start:
+        yield start
+
+
+@pytest.fixture(scope="module")
+def quick_sim() -> Iterator[RunningSim]:
+    """One for the tests of a module that leave nothing behind but a warm cache: it answers at once."""
+    with sims() as start:
+        yield start("--ttft-ms", "1", "--itl-ms", "0")

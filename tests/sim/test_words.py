@@ -1,5 +1,8 @@
+import math
+
 import pytest
 
+from homing.sim.logprobs import Guess
 from homing.sim.tokenizer import ByteTokenizer, token_ids
 from homing.sim.words import WordModel
 
@@ -34,9 +37,22 @@ def test_prompt_seed_and_variant_each_change_the_answer():
     assert answer(tokenizer.encode("tell mf"), 20) != base
 
 
-def test_the_likeliest_token_is_the_one_taken():
+def test_the_token_that_is_taken_is_the_likeliest_guess():
+    words = model.start(tokenizer.encode("tell me"), keep=5)
+    taken = [words.take() for _ in range(5)]
+    assert [guess.tokens[0] for guess in words.guesses] == taken
+    for guess in words.guesses:
+        assert len(set(guess.tokens)) == 5
+        assert sum(map(math.exp, guess.logprobs)) <= 1
+
+
+def test_the_first_guess_of_a_sure_one_is_above_the_second():
+    sure, unsure = Guess.of([1, 2, 3], (1 << 64) - 1), Guess.of([1, 2, 3], 0)
+    assert [round(math.exp(p), 4) for p in sure.logprobs] == [0.95, 0.015, 0.0105]
+    assert [round(math.exp(p), 4) for p in unsure.logprobs] == [0.3, 0.21, 0.147]
+
+
+def test_nothing_is_remembered_unless_asked():
     words = model.start(tokenizer.encode("tell me"))
-    for _ in range(5):
-        top = words.top(5)
-        assert len(set(top)) == 5
-        assert words.take() == top[0]
+    words.take()
+    assert words.guesses == []
