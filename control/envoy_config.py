@@ -57,36 +57,90 @@ ADS = Source(ads=True)
 
 @dataclass(frozen=True, slots=True)
 class Fragment:
-    """A piece to paste: `where` names the place in the user's file in words and is checked by a test that does it."""
+    """A piece to paste. `where` names the place in the user's file and what to do with keys that stand there already;
+    tests/e2e/dropin.py does what it says, word for word. `notes` are what else can go wrong there."""
 
     name: str
     template: str
     where: str
+    notes: tuple[str, ...] = ()
     pool: str | None = None
 
 
 def fragments(fleet: Fleet) -> tuple[Fragment, ...]:
     """Every fragment, in the order in which one would paste them."""
-    per_pool = tuple(
-        Fragment(
-            f"cluster:{pool.id}",
-            "cluster_fragment.yaml.j2",
-            f'the cluster of pool "{pool.id}": replace its lb_policy, load_assignment and any key named here',
-            pool.id,
-        )
-        for pool in fleet.pools
-    )
-    return (
-        Fragment("listener", "listener.yaml.j2", "the listener: add these keys"),
-        Fragment("http-connection-manager", "hcm.yaml.j2", "the HttpConnectionManager: add these keys"),
-        Fragment(
-            "http-filters", "filters.yaml.j2", "the http_filters of the HttpConnectionManager: insert before the router"
+    return (*COMMON_FRAGMENTS, *(_cluster_fragment(pool) for pool in fleet.pools))
+
+
+COMMON_FRAGMENTS = (
+    Fragment(
+        "listener",
+        "listener.yaml.j2",
+        "the listener of the models: add the key, or keep a limit of its own that is smaller",
+        ("1 MiB is also Envoy's default: where the listener sets no limit, nothing is needed.",),
+    ),
+    Fragment(
+        "http-connection-manager",
+        "hcm.yaml.j2",
+        "the HttpConnectionManager of the models: add the keys; to an access_log append;"
+        " into a local_reply_config put the mappers first",
+        (
+            "They act on requests that passed homing's filters only. Without this fragment sessions come home as well;",
+            "errors made by Envoy are then plain text, and the picker does not learn who served after a retry.",
+            "A max_stream_duration in common_http_protocol_options would end long answers.",
         ),
-        Fragment("virtual-host", "virtual_host.yaml.j2", "the virtual host that serves the models: add these keys"),
-        Fragment("route", "route.yaml.j2", "the `route:` of each route that leads to a pool: add these keys"),
-        Fragment("routes", "routes.yaml.j2", "instead of own routes: the virtual host's routes, pools chosen by model"),
-        Fragment("pickers", "pickers_fragment.yaml.j2", "static_resources.clusters: append"),
-        *per_pool,
+    ),
+    Fragment(
+        "http-filters",
+        "filters.yaml.j2",
+        "the http_filters of the HttpConnectionManager of the models: insert before the router",
+        (
+            "After filters that authenticate, answer CORS or change the path: the route is chosen once more behind them.",
+            "Where several HttpConnectionManagers serve the models, into each.",
+        ),
+    ),
+    Fragment(
+        "virtual-host",
+        "virtual_host.yaml.j2",
+        "the virtual host of the models: add the keys; to response_headers_to_add and typed_per_filter_config append;"
+        " replace others",
+        (
+            "Into every virtual host with a route to a pool: without it, clients there could name a replica themselves.",
+            "What a route sets itself hides this: take its per_request_buffer_limit_bytes out, and its retry_policy too,",
+            "or give that one the retry_host_predicate and host_selection_retry_max_attempts from here.",
+        ),
+    ),
+    Fragment(
+        "route",
+        "route.yaml.j2",
+        "the `route:` of each route that leads to a pool: add the keys, replace timeout and idle_timeout",
+        ("A max_stream_duration would end long answers.",),
+    ),
+    Fragment(
+        "routes",
+        "routes.yaml.j2",
+        "the routes of the virtual host of the models: replace those that lead to a pool, append to all others",
+        (
+            "Instead of the fragment `route`, where pools are to be chosen by the model that a request names.",
+            "The last one takes every path: a catch-all of your own has to go.",
+        ),
+    ),
+    Fragment("pickers", "pickers_fragment.yaml.j2", "static_resources.clusters: append"),
+)
+
+
+def _cluster_fragment(pool: Pool) -> Fragment:
+    return Fragment(
+        f"cluster:{pool.id}",
+        "cluster_fragment.yaml.j2",
+        f'the cluster "{pool.id}": replace the keys that stand here; remove'
+        " lb_policy, lb_subset_config, cluster_type, *_lb_config, *_cluster_config, *http*_protocol_options",
+        (
+            "What is removed, Envoy refuses or ignores beside these keys. All others stay: transport_socket,",
+            "outlier_detection, ... The cluster has to bear the pool's name. If its typed_extension_protocol_options hold",
+            "more than this, merge: idle_timeout is what counts here.",
+        ),
+        pool.id,
     )
 
 
@@ -98,7 +152,9 @@ def stamp(text: str) -> str:
 def render_fragment(fragment: Fragment, config: Config, fleet: Fleet, wiring: Wiring) -> str:
     pool = fleet.pool(fragment.pool) if fragment.pool else None
     text = render(fragment.template, config, fleet, wiring, STATIC, pool=pool)
-    return f"# fragment {fragment.name} ({stamp(text)})\n# Goes into {fragment.where}.\n{text}\n"
+    notes = "".join(f"# {note}\n" for note in fragment.notes)
+    head = f"# fragment {fragment.name} ({stamp(text)})\n# Goes into {fragment.where}.\n{notes}"
+    return f"{head}{text}\n# end of fragment {fragment.name}\n"
 
 
 def render_bootstrap(config: Config, fleet: Fleet, wiring: Wiring, source: Source = STATIC) -> str:
