@@ -95,7 +95,7 @@ COMMON_FRAGMENTS = (
         "filters.yaml.j2",
         "the http_filters of the HttpConnectionManager of the models: insert before the router",
         (
-            "After filters that authenticate, answer CORS or change the path: the route is chosen once more behind them.",
+            "After filters that authenticate, answer CORS or change the path: the route is chosen anew behind these.",
             "Where several HttpConnectionManagers serve the models, into each.",
         ),
     ),
@@ -105,9 +105,10 @@ COMMON_FRAGMENTS = (
         "the virtual host of the models: add the keys; to response_headers_to_add and typed_per_filter_config append;"
         " replace others",
         (
-            "Into every virtual host with a route to a pool: without it, clients there could name a replica themselves.",
-            "What a route sets itself hides this: take its per_request_buffer_limit_bytes out, and its retry_policy too,",
-            "or give that one the retry_host_predicate and host_selection_retry_max_attempts from here.",
+            "Into every virtual host with a route to a pool: without it, clients there could choose a replica.",
+            "What a route sets itself hides this: take out its request_body_buffer_limit, its old name",
+            "per_request_buffer_limit_bytes, and its retry_policy; or give that one the retry_host_predicate and the",
+            "host_selection_retry_max_attempts from here.",
         ),
     ),
     Fragment(
@@ -136,9 +137,9 @@ def _cluster_fragment(pool: Pool) -> Fragment:
         f'the cluster "{pool.id}": replace the keys that stand here; remove'
         " lb_policy, lb_subset_config, cluster_type, *_lb_config, *_cluster_config, *http*_protocol_options",
         (
-            "What is removed, Envoy refuses or ignores beside these keys. All others stay: transport_socket,",
-            "outlier_detection, ... The cluster has to bear the pool's name. If its typed_extension_protocol_options hold",
-            "more than this, merge: idle_timeout is what counts here.",
+            "What is removed, Envoy refuses or ignores beside these keys. All others stay, outlier_detection for one.",
+            "The cluster has to bear the pool's name. If its typed_extension_protocol_options hold more than this,",
+            "merge: idle_timeout is what counts here.",
         ),
         pool.id,
     )
