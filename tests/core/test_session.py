@@ -1,0 +1,131 @@
+"""The table of homes equals a plain model of it; and no two sessions are ever one."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, multiple, rule
+
+from homing.core.session import Homes, SessionKey
+
+TTL_S = 10.0
+
+header = st.binary(max_size=12).map(lambda value: value.replace(b"\0", b""))  # no header holds a NUL
+pool_ids = st.text("abc-", min_size=1, max_size=3)
+identities = st.tuples(pool_ids, header, header)
+
+
+def digest(identity: tuple[str, bytes, bytes], secret: bytes = b"s" * 16) -> bytes:
+    pool_id, tenant, session = identity
+    return SessionKey(tenant, session, tenant + b"/" + session).digest(pool_id, secret)
+
+
+class HomesModel(RuleBasedStateMachine):
+    """Homes against an ordinary dict that drops nothing but what it must."""
+
+    digests = Bundle("digests")
+
+    @initialize(target=digests, bound=st.integers(1, 5))
+    def begin(self, bound: int):
+        self.bound, self.now = bound, 1000.0
+        self.homes = Homes(TTL_S, bound)
+        self.model: dict[bytes, tuple[str, float, str | None]] = {}  # in the order of use
+        self.evicted = 0
+        return multiple(*(b"digest-%d" % i for i in range(8)))
+
+    def living(self) -> dict[bytes, tuple[str, float, str | None]]:
+        return {key: entry for key, entry in self.model.items() if self.now - entry[1] < TTL_S}
+
+    @rule(digest=digests, home=st.sampled_from("abc"), heir=st.none() | st.sampled_from("xyz"))
+    def put(self, digest: bytes, home: str, heir: str | None):
+        self.homes.put(digest, home, self.now, heir)
+        self.model.pop(digest, None)
+        self.model[digest] = (home, self.now, heir)
+        self.model = self.living()
+        if len(self.model) > self.bound:
+            del self.model[next(iter(self.model))]
+            self.evicted += 1
+
+    @rule(digest=digests)
+    def forget(self, digest: bytes):
+        self.homes.forget(digest)
+        self.model.pop(digest, None)
+
+    @rule(seconds=st.sampled_from([0.0, 0.5, TTL_S / 2, TTL_S - 0.001, TTL_S, 3 * TTL_S]))
+    def wait(self, seconds: float):
+        self.now += seconds
+
+    @rule(digest=digests)
+    def get(self, digest: bytes):
+        known = self.living().get(digest)
+        assert self.homes.get(digest, self.now) == (known[0] if known else None)
+        if known:
+            assert self.homes.heir(digest) == known[2]
+
+    @invariant()
+    def bounded(self):
+        if hasattr(self, "homes"):
+            assert len(self.living()) <= len(self.homes) <= self.bound
+            assert self.homes.evicted == self.evicted
+
+
+TestHomesEqualTheirModel = HomesModel.TestCase
+TestHomesEqualTheirModel.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+
+
+def test_the_longest_idle_leaves_first_and_is_counted():
+    homes = Homes(TTL_S, 2)
+    homes.put(b"a", "r1", now=0)
+    homes.put(b"b", "r2", now=1)
+    homes.put(b"a", "r1", now=2)  # used again
+    homes.put(b"c", "r3", now=3)
+    assert [homes.get(key, 3) for key in (b"a", b"b", b"c")] == ["r1", None, "r3"]
+    assert homes.evicted == 1
+
+
+def test_looking_is_not_use():
+    homes = Homes(TTL_S, 10)
+    homes.put(b"a", "r1", now=0)
+    assert homes.get(b"a", 9.9) == "r1"
+    assert homes.get(b"a", 10.0) is None
+
+
+def test_use_prolongs():
+    homes = Homes(TTL_S, 10)
+    homes.put(b"a", "r1", now=0)
+    homes.put(b"a", "r1", now=9)
+    assert homes.get(b"a", 18.9) == "r1"
+
+
+def test_the_dead_leave_while_others_come_and_are_not_evictions():
+    homes = Homes(TTL_S, 1000)
+    for i in range(100):
+        homes.put(b"old-%d" % i, "r", now=0)
+    for i in range(100):
+        homes.put(b"new-%d" % i, "r", now=20)
+    assert (len(homes), homes.evicted) == (100, 0)
+
+
+def test_an_unknown_session_has_neither_home_nor_heir():
+    homes = Homes(TTL_S, 10)
+    homes.forget(b"never seen")
+    assert (homes.get(b"never seen", 0), homes.heir(b"never seen"), len(homes)) == (None, None, 0)
+
+
+@given(identities, identities)
+def test_two_identities_never_share_a_digest(one: tuple[str, bytes, bytes], other: tuple[str, bytes, bytes]):
+    assert (digest(one) == digest(other)) == (one == other)
+
+
+@given(pool_ids, header, header, st.integers(0, 12))
+def test_what_moves_from_session_to_tenant_makes_another_session(pool: str, tenant: bytes, session: bytes, cut: int):
+    """(tenant a/b, session c) is not (tenant a, session b/c), though Envoy's hash key is the same text."""
+    whole = tenant + b"/" + session
+    split = (pool, whole[:cut], whole[cut + 1 :])
+    assert (digest((pool, tenant, session)) == digest(split)) == ((tenant, session) == split[1:])
+
+
+def test_digests_are_16_bytes_whatever_the_id_and_depend_on_the_secret():
+    identity = ("pool", b"tenant", b"x" * 20_000)
+    assert len(digest(identity)) == 16
+    assert digest(identity) != digest(identity, b"t" * 16)
