@@ -161,17 +161,19 @@ class AddressResolved(Event):
 
 @dataclass(frozen=True, slots=True)
 class DrainChanged(Event):
-    """An operator drains a replica, or takes the drain back."""
+    """An operator drains a replica, or takes the drain back. Only a probe makes a JOINING replica READY."""
 
     pool_id: str
     replica_id: str
     draining: bool
 
     def change(self, fleet: Fleet) -> Fleet:
-        state = State.DRAINING if self.draining else State.READY
-        return fleet.with_replicas(
-            self.pool_id, lambda known: (replace(r, state=state) if r.id == self.replica_id else r for r in known)
-        )
+        def updated(r: Replica) -> Replica:
+            if r.id != self.replica_id or (not self.draining and r.state is not State.DRAINING):
+                return r
+            return replace(r, state=State.DRAINING if self.draining else State.READY)
+
+        return fleet.with_replicas(self.pool_id, lambda known: map(updated, known))
 
 
 @dataclass(frozen=True, slots=True)
