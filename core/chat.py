@@ -8,7 +8,7 @@ _top_level = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 class NotAnObjectError(ValueError):
-    """The body is not a JSON object."""
+    """The body is not a JSON object, or is nested deeper than anybody reads."""
 
 
 def model_of(body: bytes) -> str | None:
@@ -26,9 +26,9 @@ def model_of(body: bytes) -> str | None:
 
 
 def with_model(body: bytes, model: str) -> bytes:
-    """The same body for another model name. Every other member's bytes stay; only the spaces between members go.
+    """The same body for another model name. The bytes of every other value stay; the spaces between members go.
 
-    Raises NotAnObjectError.
+    Of duplicate members the last stays, in the first's place, as Python's parser has it. Raises NotAnObjectError.
     """
     members = _members(body)
     members["model"] = msgspec.Raw(msgspec.json.encode(model))
@@ -38,5 +38,5 @@ def with_model(body: bytes, model: str) -> bytes:
 def _members(body: bytes) -> dict[str, msgspec.Raw]:
     try:
         return _top_level.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise NotAnObjectError(str(error)) from error
