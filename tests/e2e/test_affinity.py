@@ -14,7 +14,10 @@ from e2e.stack import SimulatedPool, StaticStack, static_stack, until
 
 pytestmark = pytest.mark.e2e
 
-POOLS = (SimulatedPool("ring", "ring-model", 3), SimulatedPool("maglev", "maglev-model", 3, hash="maglev"))
+POOLS = (
+    SimulatedPool("ring", "ring-model", 3, aliases=("chat",)),
+    SimulatedPool("maglev", "maglev-model", 3, hash="maglev"),
+)
 MODELS = ("ring-model", "maglev-model")
 AT_ONCE = 20
 
@@ -107,6 +110,14 @@ async def test_a_thousand_sessions_stay_home_without_pickers(stack: StaticStack,
     assert {a.headers["x-homing-decision"] for a in again} == {"fallback"}
     assert replicas(again) == replicas(begun)
     assert ids(again) == [session for _, session in sessions]
+
+
+async def test_an_alias_works_without_pickers(stack: StaticStack) -> None:
+    kill_pickers(stack)
+    for body in (b'{"model":"chat","messages":[]}', b'{"messages":[],"model":"chat"}'):
+        answer = (await many(stack.data, [request(body)], 1))[0]
+        assert answer.status == 200, answer.body
+        assert json.loads(answer.body)["model"] == "ring-model"
 
 
 async def test_pickers_killed_under_load_fail_nothing(stack: StaticStack) -> None:
