@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from homing.sim.engine import Engine
+from homing.sim.prefix_cache import CacheEvent
 from homing.sim.sequence import FinishReason, Sequence
 
 
@@ -30,6 +31,7 @@ class Driver:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due_s = 0.0
         self._closed = False
+        self.on_cache_events: Callable[[list[CacheEvent]], None] | None = None
 
     @property
     def now_s(self) -> float:
@@ -43,6 +45,7 @@ class Driver:
             return
         self._wakers[sequence] = wake
         self.engine.submit(sequence, self.now_s)
+        self._tell_cache_events()
         self._arm()
 
     def finish(self, sequence: Sequence, reason: FinishReason) -> None:
@@ -50,6 +53,7 @@ class Driver:
             return
         self.engine.finish(sequence, reason)
         self._report(sequence, self.now_s)
+        self._tell_cache_events()
         self._arm()
 
     def close(self) -> None:
@@ -58,6 +62,15 @@ class Driver:
         for sequence in list(self._wakers):
             self.finish(sequence, FinishReason.ABORT)
 
+    def lose_cache(self) -> None:
+        """Nothing that was computed is found again."""
+        self.engine.cache.clear()
+        self._tell_cache_events()
+
+    def _tell_cache_events(self) -> None:
+        if self.on_cache_events is not None and (events := self.engine.cache.drain_events()):
+            self.on_cache_events(events)
+
     def _advance(self) -> None:
         self._timer = None
         now_s = self.now_s
@@ -65,6 +78,7 @@ class Driver:
             if sequence.finish_reason is not FinishReason.ABORT:
                 self._observer.token(sequence, now_s)
             self._report(sequence, now_s)
+        self._tell_cache_events()
         self._arm()
 
     def _report(self, sequence: Sequence, now_s: float) -> None:

@@ -41,6 +41,7 @@ class Stored:
     keys: tuple[bytes, ...]
     parent: bytes
     tokens: TokenIds
+    salt: str = ""  # of the first of all blocks, whose key it is part of
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +120,9 @@ class PrefixCache:
             self._holders[block] += 1
         return [self._take() for _ in range(new_blocks)]
 
-    def register(self, blocks: Sequence[int], keys: Sequence[bytes], tokens: TokenIds, start: int, end: int) -> None:
+    def register(
+        self, blocks: Sequence[int], keys: Sequence[bytes], tokens: TokenIds, start: int, end: int, salt: str = ""
+    ) -> None:
         """Blocks `start` to `end` of a sequence are full: make them findable. The rest is the whole sequence's."""
         size = self.shape.block_size
         for i in range(start, end):
@@ -127,7 +130,8 @@ class PrefixCache:
             self._copies.setdefault(keys[i], {})[blocks[i]] = None
         if start < end and self._events is not None:
             parent = keys[start - 1] if start else ROOT
-            self._events.append(Stored(tuple(keys[start:end]), parent, tokens[start * size : end * size]))
+            span = tokens[start * size : end * size]
+            self._events.append(Stored(tuple(keys[start:end]), parent, span, "" if start else salt))
 
     def release(self, blocks: Sequence[int]) -> None:
         """Give a sequence's blocks back, the tail first."""
@@ -136,17 +140,12 @@ class PrefixCache:
             if self._holders[block] == 0:
                 self._idle[block] = None
 
-    def clear(self) -> bool:
-        """Forget all content. False, and no change, while a sequence holds blocks, as in vLLM."""
-        if len(self._idle) != len(self._holders):
-            return False
-        self._holders.clear()
-        self._keys.clear()
+    def clear(self) -> None:
+        """Nothing is findable any more. Sequences keep the blocks they hold."""
+        self._keys = [None] * len(self._keys)
         self._copies.clear()
-        self._idle.clear()
         if self._events is not None:
             self._events.append(Cleared())
-        return True
 
     def drain_events(self) -> list[CacheEvent]:
         """What happened since the last call, in order."""

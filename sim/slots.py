@@ -60,7 +60,8 @@ class Slots:
         full = tokens // self._size
         if full > sequence.registered:
             extend_keys(sequence.keys, sequence.tokens, self._size, sequence.salt)
-            self._cache.register(sequence.blocks, sequence.keys, sequence.tokens, sequence.registered, full)
+            start = sequence.registered
+            self._cache.register(sequence.blocks, sequence.keys, sequence.tokens, start, full, sequence.salt)
             sequence.registered = full
 
     def release(self, sequence: Sequence) -> None:

@@ -136,15 +136,18 @@ def test_usage_is_the_share_of_held_blocks():
     assert cache.usage == 0.0
 
 
-def test_clear_forgets_all_but_not_under_a_sequence():
+def test_clear_forgets_all_and_takes_no_blocks_from_a_sequence():
     cache = PrefixCache(CacheShape(2, 5))
-    run(cache, [1, 1, 2])
-    held = cache.acquire([], 1)
+    keys, tokens = keys_of([1, 1, 2, 2], 2), token_ids([1, 1, 2, 2])
+    held = cache.acquire([], 2)
     assert held is not None
-    assert cache.clear() is False
+    cache.register(held, keys, tokens, 0, 2)
+    cache.clear()
+    assert cache.find(keys, 5) == []
+    assert cache.usage == 0.5
     cache.release(held)
-    assert cache.clear() is True
     assert run(cache, [1, 1, 2]) == 0
+    assert run(cache, [1, 1, 2]) == 2
 
 
 def test_events_tell_what_was_stored_and_removed_in_order():
