@@ -9,6 +9,8 @@ import click
 if TYPE_CHECKING:
     import socket
 
+    from homing.sim.kv_events import KvEventsConfig
+
 _COUNT = click.IntRange(min=1)
 _BLOCKS = click.IntRange(min=2)  # one is reserved
 _MS = click.FloatRange(min=0)
@@ -35,6 +37,9 @@ _PRESETS = click.Choice(["h100-llama-8b", "a100-llama-8b"])  # of sim/presets.ya
 @click.option("--gpu-memory-utilization", type=_SHARE, default=0.9, help="With a preset: share for weights and KV.")
 @click.option("--chat-template", type=click.File(), help="A Jinja file; default ChatML.")
 @click.option("--add-bos-token", "adds_bos", is_flag=True, help="Encoding adds a token at the beginning.")
+@click.option("--kv-events-config", help="JSON, as vLLM's; needs the extra `sim`.")
+@click.option("--kv-events-format", type=click.Choice(["map", "array"]), default="map", help="vLLM >= 0.24 sends maps.")
+@click.option("--admin", help="HOST:PORT for faults on demand.")
 @click.option("--enable-prefix-caching/--no-enable-prefix-caching", "prefix_caching", default=True)
 def command(
     listen: str,
@@ -54,6 +59,9 @@ def command(
     gpu_memory_utilization: float,
     chat_template: TextIO | None,
     adds_bos: bool,
+    kv_events_config: str | None,
+    kv_events_format: str,
+    admin: str | None,
     prefix_caching: bool,
 ) -> None:
     """Run one simulated vLLM replica. Ready when GET /health answers 200."""
@@ -62,6 +70,7 @@ def command(
     import uvloop
 
     from homing.sim.engines import EngineOptions, OptionError
+    from homing.sim.kv_events import EventFormat
     from homing.sim.server import Options, serve
 
     if preset and (ttft_ms is not None or itl_ms is not None):
@@ -87,23 +96,44 @@ def command(
         time_scale,
         chat_template=chat_template.read() if chat_template else None,
         adds_bos=adds_bos,
+        kv_events=_kv_events(kv_events_config),
+        kv_events_format=EventFormat(kv_events_format),
     )
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
     try:
-        uvloop.run(serve(options, _bind(listen)))
+        uvloop.run(serve(options, _bind("--listen", listen), _bind("--admin", admin) if admin else None))
     except OptionError as error:
         raise click.UsageError(str(error)) from None
 
 
-def _bind(listen: str) -> socket.socket:
+def _bind(flag: str, listen: str) -> socket.socket:
     """Raises click.UsageError naming the address."""
     import socket
 
     host, _, port = listen.rpartition(":")
     if not host or not port.isdigit():
-        raise click.BadParameter("must be HOST:PORT", param_hint="--listen")
+        raise click.BadParameter("must be HOST:PORT", param_hint=flag)
     try:
         return socket.create_server((host.strip("[]"), int(port)), backlog=4096)
     except (OSError, OverflowError) as error:
-        raise click.UsageError(f"--listen {listen}: {error}") from None
+        raise click.UsageError(f"{flag} {listen}: {error}") from None
+
+
+def _kv_events(text: str | None) -> KvEventsConfig:
+    """Raises click.UsageError for what is not vLLM's configuration, and when there is no ZeroMQ."""
+    import importlib.util
+
+    import msgspec
+
+    from homing.sim.kv_events import KvEventsConfig
+
+    if text is None:
+        return KvEventsConfig()
+    try:
+        config = msgspec.json.decode(text, type=KvEventsConfig)
+    except msgspec.DecodeError as error:
+        raise click.UsageError(f"--kv-events-config: {error}") from None
+    if config.enable_kv_cache_events and importlib.util.find_spec("zmq") is None:
+        raise click.UsageError("--kv-events-config needs pyzmq: pip install 'homing[sim]'")
+    return config

@@ -44,6 +44,7 @@ class BatchingEngine:
     ) -> None:
         self.cache = cache
         self.counters = Counters()
+        self.slowdown = 1.0
         self._time_model = time_model
         self._limits = limits
         self._slots = Slots(cache, self.counters, prefix_caching=prefix_caching)
@@ -99,7 +100,7 @@ class BatchingEngine:
             self._schedule_waiting(scheduled, budget, now_s)
         if not scheduled:
             return None
-        return Step(now_s + self._time_model.step_s(_load(scheduled)), scheduled)
+        return Step(now_s + self._time_model.step_s(_load(scheduled)) * self.slowdown, scheduled)
 
     def _schedule_running(self, scheduled: dict[Sequence, int], budget: int) -> tuple[int, bool]:
         """The budget that is left, and whether a sequence lost its memory."""

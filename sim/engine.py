@@ -22,6 +22,7 @@ class Counters:
 class Engine(Protocol):
     cache: PrefixCache
     counters: Counters
+    slowdown: float  # all times are multiplied by it; a fault that tests switch on
 
     @property
     def running(self) -> int: ...

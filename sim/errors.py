@@ -51,12 +51,9 @@ class ModelNotFoundError(RequestError):
         super().__init__(f"The model `{model}` does not exist.", "model")
 
 
-class ShuttingDownError(RequestError):
+class UnavailableError(RequestError):
     status = 503
     type = "ServiceUnavailableError"
-
-    def __init__(self) -> None:
-        super().__init__("The replica is shutting down.")
 
 
 class TooLargeError(RequestError):

@@ -25,6 +25,7 @@ class PacedEngine:
     ) -> None:
         self.cache = cache
         self.counters = Counters()
+        self.slowdown = 1.0
         self._slots = Slots(cache, self.counters, prefix_caching=prefix_caching)
         self._ttft_s = ttft_s
         self._itl_s = itl_s
@@ -78,7 +79,7 @@ class PacedEngine:
             self._emit(sequence)
             moved.append(sequence)
             if not sequence.finished:
-                heapq.heappush(self._due, (due_s + self._itl_s, next(self._order), sequence))
+                heapq.heappush(self._due, (due_s + self._itl_s * self.slowdown, next(self._order), sequence))
         return moved
 
     def _admit(self, now_s: float) -> None:
@@ -91,7 +92,7 @@ class PacedEngine:
             self._queue.popleft()
             self._running[sequence] = None
             sequence.scheduled_s = now_s
-            heapq.heappush(self._due, (now_s + self._ttft_s, next(self._order), sequence))
+            heapq.heappush(self._due, (now_s + self._ttft_s * self.slowdown, next(self._order), sequence))
 
     def _emit(self, sequence: Sequence) -> None:
         # A token's KV exists once the next token is computed; the last one's never does.

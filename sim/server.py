@@ -1,4 +1,4 @@
-"""One process: options in, a listening replica out."""
+"""One process: options in, a listening replica out; and its lives, for a restarted replica has forgotten everything."""
 
 from __future__ import annotations
 
@@ -8,20 +8,26 @@ import logging
 import signal
 import socket
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import uvicorn
+from starlette.types import ASGIApp
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from homing.sim.admin import build_admin
 from homing.sim.app import build_app
 from homing.sim.chat_template import ChatTemplate
 from homing.sim.driver import Driver
-from homing.sim.engines import EngineOptions, build_engine
+from homing.sim.engines import EngineOptions, OptionError, build_engine
+from homing.sim.faults import Faults, Faulty
+from homing.sim.kv_events import EventFormat, EventLog, KvEventsConfig
 from homing.sim.metrics import Metrics
 from homing.sim.replica import Identity, Replica
 from homing.sim.tokenizer import ByteTokenizer
 from homing.sim.words import WordModel
 
 SHUTDOWN_GRACE_S = 0.5
+BACKLOG = 4096
 
 log = logging.getLogger(__name__)
 
@@ -37,58 +43,149 @@ class Options:
     time_scale: float = 1.0
     chat_template: str | None = None  # its text
     adds_bos: bool = False
-
-
-def build_replica(options: Options) -> Replica:
-    """Must be called on the loop that will serve it. Raises OptionError."""
-    tokenizer = ByteTokenizer()
-    engine, max_model_len = build_engine(options.engine)
-    metrics = Metrics(engine, options.model, max_model_len)
-    return Replica(
-        identity=Identity(options.replica_id, options.model, max_model_len),
-        tokenizer=tokenizer,
-        template=ChatTemplate() if options.chat_template is None else ChatTemplate(options.chat_template),
-        words=WordModel(tokenizer, options.seed),
-        driver=Driver(engine, metrics, time_scale=options.time_scale),
-        metrics=metrics,
-        adds_bos=options.adds_bos,
-    )
+    kv_events: KvEventsConfig = field(default_factory=KvEventsConfig)
+    kv_events_format: EventFormat = EventFormat.MAP
 
 
 class Server(uvicorn.Server):
-    """Ends on SIGTERM and SIGINT with status 0: uvicorn's own would raise the signal again."""
+    """Signals are the process's, not each server's; uvicorn's own would also raise them again at the end."""
 
-    def __init__(self, config: uvicorn.Config, driver: Driver) -> None:
-        super().__init__(config)
-        self._driver = driver
+    def __init__(self, app: ASGIApp) -> None:
+        super().__init__(
+            uvicorn.Config(
+                app,
+                http="h11",
+                ws="none",
+                lifespan="off",
+                access_log=False,
+                log_config=None,
+                backlog=BACKLOG,
+                timeout_graceful_shutdown=2,
+                server_header=False,
+            )
+        )
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._stop)
         yield
 
-    def _stop(self) -> None:
+    def transport(self, client: object) -> asyncio.Transport | None:
+        """The connection of an ASGI scope's `client`."""
+        for connection in self.server_state.connections:
+            if isinstance(connection, H11Protocol) and connection.client == client:
+                return connection.transport
+        return None
+
+    def drop(self) -> None:
+        """End now, with every connection, as a killed process does."""
+        for connection in list(self.server_state.connections):
+            if isinstance(connection, H11Protocol):
+                connection.transport.abort()
+        self.should_exit = self.force_exit = True
+
+
+class Life:
+    """From one start of the replica to its end."""
+
+    def __init__(self, options: Options, faults: Faults) -> None:
+        """Raises OptionError."""
+        config = options.kv_events
+        tokenizer = ByteTokenizer()
+        engine, max_model_len = build_engine(options.engine, record_events=config.enable_kv_cache_events)
+        metrics = Metrics(engine, options.model, max_model_len)
+        self.driver = Driver(engine, metrics, time_scale=options.time_scale)
+        self._publisher = None
+        if config.enable_kv_cache_events:
+            from homing.sim.kv_publisher import KvPublisher, PublisherError
+
+            event_log = EventLog(options.engine.block_size, options.kv_events_format, config.buffer_steps)
+            try:
+                self._publisher = KvPublisher(config, event_log)
+            except PublisherError as error:
+                raise OptionError(f"--kv-events-config: {error}") from None
+            self.driver.on_cache_events = self._publisher.publish
+        replica = Replica(
+            identity=Identity(options.replica_id, options.model, max_model_len),
+            tokenizer=tokenizer,
+            template=ChatTemplate() if options.chat_template is None else ChatTemplate(options.chat_template),
+            words=WordModel(tokenizer, options.seed),
+            driver=self.driver,
+            metrics=metrics,
+            adds_bos=options.adds_bos,
+        )
+        self.server = Server(Faulty(build_app(replica), faults, lambda client: self.server.transport(client)))
+
+    def close(self) -> None:
+        self.driver.close()
+        if self._publisher is not None:
+            self._publisher.close()
+
+
+class Process:
+    """The lives of one replica, one after another, and what the admin port may do to it."""
+
+    def __init__(self, options: Options) -> None:
+        """Raises OptionError. Must be made on the loop that will serve it."""
+        self.faults = Faults()
+        self.life = 1
+        self._options = options
+        self._current = Life(options, self.faults)
+        self._stopping = asyncio.Event()
+        self._down_s = 0.0
+
+    @property
+    def slowdown(self) -> float:
+        return self._current.driver.engine.slowdown
+
+    def slow_down(self, factor: float) -> None:
+        self._current.driver.engine.slowdown = factor
+
+    def lose_cache(self) -> None:
+        self._current.driver.lose_cache()
+
+    def restart(self, down_s: float) -> None:
+        self._down_s = max(down_s, 0.0)
+        self._current.server.drop()
+
+    def stop(self) -> None:
         """Short answers may still end well; then the others are ended, before uvicorn would cancel them."""
-        self.should_exit = True
-        asyncio.get_running_loop().call_later(SHUTDOWN_GRACE_S, self._driver.close)
+        self._stopping.set()
+        self._current.server.should_exit = True
+        self.faults.set(None)
+        asyncio.get_running_loop().call_later(SHUTDOWN_GRACE_S, self._current.driver.close)
+
+    async def run(self, listener: socket.socket) -> None:
+        """Until `stop`. `listener` is bound."""
+        address = listener.getsockname()[:2]
+        while True:
+            log.info("replica %s serves %s on %s:%d", self._options.replica_id, self._options.model, *address)
+            await self._current.server.serve([listener])
+            self._current.close()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stopping.wait(), self._down_s)
+            if self._stopping.is_set():
+                return
+            self.life += 1
+            self._current = Life(self._options, self.faults)
+            listener = socket.create_server(address, backlog=BACKLOG)
 
 
-async def serve(options: Options, listener: socket.socket) -> None:
-    """Until a signal. `listener` is bound; it may listen already. Raises OptionError."""
-    replica = build_replica(options)
-    config = uvicorn.Config(
-        build_app(replica),
-        http="h11",
-        ws="none",
-        lifespan="off",
-        access_log=False,
-        log_config=None,
-        backlog=4096,
-        timeout_graceful_shutdown=2,
-        server_header=False,
-    )
-    host, port = listener.getsockname()[:2]
-    log.info("replica %s serves %s on %s:%d", options.replica_id, options.model, host, port)
-    await Server(config, replica.driver).serve([listener])
+async def serve(options: Options, listener: socket.socket, admin: socket.socket | None = None) -> None:
+    """Until a signal. The sockets are bound; they may listen already. Raises OptionError."""
+    process = Process(options)
+    servers = [Server(build_admin(process))] if admin is not None else []
+
+    def stop() -> None:
+        process.stop()
+        for server in servers:
+            server.should_exit = True
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop)
+    if admin is not None:
+        log.info("admin on %s:%d", *admin.getsockname()[:2])
+    async with asyncio.TaskGroup() as group:
+        for server in servers:
+            group.create_task(server.serve([admin] if admin is not None else None))
+        await process.run(listener)

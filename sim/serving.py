@@ -11,12 +11,14 @@ import msgspec
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from homing.sim.errors import ShuttingDownError
+from homing.sim.errors import UnavailableError
 from homing.sim.generation import Delta, Generation
 from homing.sim.logprobs import Guess
 from homing.sim.sequence import FinishReason
 from homing.sim.shapes import PromptTokensDetails, Usage
 from homing.sim.tokenizer import TokenIds, token_ids
+
+SHUTTING_DOWN = "The replica is shutting down."
 
 _JSON = [(b"content-type", b"application/json")]
 _EVENTS = [(b"content-type", b"text/event-stream; charset=utf-8")]
@@ -68,7 +70,7 @@ class Answer(ABC):
             collected[delta.index].add(delta)
         status, body = 200, b""
         if any(choice.finish_reason is FinishReason.ABORT for choice in collected):
-            error = ShuttingDownError()
+            error = UnavailableError(SHUTTING_DOWN)
             status, body = error.status, error.body()
         else:
             body = self.whole(collected)
@@ -99,7 +101,8 @@ class StreamingAnswer(Answer):
         async for delta in self.generation.deltas():
             if delta.finish_reason is FinishReason.ABORT:
                 # The client has left, or the replica is going: vLLM, too, ends a stream with an error event.
-                await send(_part(b"data: " + ShuttingDownError().body() + b"\n\ndata: [DONE]\n\n", more=False))
+                error = UnavailableError(SHUTTING_DOWN).body()
+                await send(_part(b"data: " + error + b"\n\ndata: [DONE]\n\n", more=False))
                 return
             await send(_part(b"".join(self.events(delta))))
         await send(_part(b"".join(self.closing()), more=False))

@@ -4,6 +4,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,11 +15,17 @@ import pytest
 START_TIMEOUT_S = 10
 
 
+def wait_until_healthy(url: str) -> None:
+    with httpx.Client(transport=httpx.HTTPTransport(retries=5), timeout=START_TIMEOUT_S) as client:
+        assert client.get(f"{url}/health").status_code == 200
+
+
 @dataclass(frozen=True)
 class RunningSim:
     process: subprocess.Popen[str]
     url: str
     port: int
+    admin_url: str | None = None
 
     def metric(self, name: str) -> float:
         """One sample of the replica's own metrics."""
@@ -26,6 +33,17 @@ class RunningSim:
             if line.startswith((f"{name}{{", f"{name} ")):
                 return float(line.rsplit(" ", 1)[1])
         raise AssertionError(f"no metric {name}")
+
+    def restart(self, down_s: float = 0.0) -> None:
+        """By the admin port; returns when it serves again."""
+        assert self.admin_url is not None
+        life = httpx.get(f"{self.admin_url}/status").json()["life"]
+        httpx.post(f"{self.admin_url}/restart", json={"down_s": down_s})
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while httpx.get(f"{self.admin_url}/status").json()["life"] == life:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        wait_until_healthy(self.url)
 
     def stop(self) -> int:
         self.process.send_signal(signal.SIGTERM)
@@ -47,13 +65,14 @@ def sims() -> Iterator[StartSim]:
         )
         started.append(process)
         assert process.stderr is not None
+        admin_url = None
         for line in process.stderr:
+            if found := re.search(r"admin on ([\d.]+:\d+)", line):
+                admin_url = f"http://{found[1]}"
             if found := re.search(r"serves .* on ([\d.]+):(\d+)", line):
                 url = f"http://{found[1]}:{found[2]}"
-                transport = httpx.HTTPTransport(retries=3)
-                with httpx.Client(transport=transport, timeout=START_TIMEOUT_S) as client:
-                    assert client.get(f"{url}/health").status_code == 200
-                return RunningSim(process, url, int(found[2]))
+                wait_until_healthy(url)
+                return RunningSim(process, url, int(found[2]), admin_url)
         raise AssertionError(f"the replica ended with {process.wait()}")
 
     try:
@@ -78,7 +97,13 @@ def start_sim() -> Iterator[StartSim]:
 
 
 @pytest.fixture(scope="module")
-def quick_sim() -> Iterator[RunningSim]:
-    """One for the tests of a module that leave nothing behind but a warm cache: it answers at once."""
+def module_sims() -> Iterator[StartSim]:
+    """The same, for replicas that the tests of a module share."""
     with sims() as start:
-        yield start("--ttft-ms", "1", "--itl-ms", "0")
+        yield start
+
+
+@pytest.fixture(scope="module")
+def quick_sim(module_sims: StartSim) -> RunningSim:
+    """For tests that leave nothing behind but a warm cache: it answers at once."""
+    return module_sims("--ttft-ms", "1", "--itl-ms", "0")

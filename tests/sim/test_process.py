@@ -252,28 +252,21 @@ def test_a_client_that_does_not_read_costs_bounded_memory_and_still_gets_all(sta
 
 async def test_2000_streams_at_once(start_sim):
     sim = start_sim("--ttft-ms", "10", "--itl-ms", "2000", "--max-num-seqs", "4096")
-    started, all_started, release = 0, asyncio.Event(), asyncio.Event()
-    limits = httpx.Limits(max_connections=None, max_keepalive_connections=0)
+    body = json.dumps(ask("x", max_tokens=1000, stream=True)).encode()
+    request = f"POST {CHAT} HTTP/1.1\r\nhost: x\r\ncontent-length: {len(body)}\r\n\r\n".encode() + body
 
-    async def stream(client, number):
-        nonlocal started
-        request = ask(f"number {number}", max_tokens=1000, stream=True)
-        async with client.stream("POST", sim.url + CHAT, json=request) as response:
-            lines = response.aiter_lines()
-            assert (await anext(lines)).startswith("data: ")
-            started += 1
-            if started == 2000:
-                all_started.set()
-            await release.wait()
-            await lines.aclose()
+    async def open_stream():
+        reader, writer = await asyncio.open_connection("127.0.0.1", sim.port)
+        writer.write(request)
+        assert b" 200 " in await reader.readuntil(b"\r\n")
+        await reader.readuntil(b"data: {")
+        return writer
 
-    async with httpx.AsyncClient(limits=limits, timeout=60) as client, asyncio.TaskGroup() as group:
-        for number in range(2000):
-            group.create_task(stream(client, number))
-        await asyncio.wait_for(all_started.wait(), 60)
-        running = await asyncio.to_thread(sim.metric, "vllm:num_requests_running")
-        memory = resident_bytes(sim.process.pid)
-        release.set()
+    writers = await asyncio.wait_for(asyncio.gather(*(open_stream() for _ in range(2000))), 60)
+    running = await asyncio.to_thread(sim.metric, "vllm:num_requests_running")
+    memory = resident_bytes(sim.process.pid)
+    for writer in writers:
+        writer.close()
     assert running == 2000
     assert memory < 250 << 20
     await asyncio.to_thread(eventually, lambda: sim.metric("vllm:num_requests_running") == 0, 15)
