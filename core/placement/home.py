@@ -90,12 +90,12 @@ class Placer:
             heir = pool.member(heir_id)
             if heir is not None and filters.takes_new(heir):
                 return Reason.MOVED, heir
+        lost = home_id is not None
         for rank, candidate in enumerate(pool.walk(key.text)):
             if filters.takes_new(candidate):
-                if home_id is not None:
-                    return Reason.MOVED, candidate
-                return (Reason.HASH if rank == 0 else Reason.PLACED), candidate
-        return Reason.HASH, pool.owner(key.text) or pool.members[0]  # all drain: better there than nowhere
+                return Reason.MOVED if lost else Reason.HASH if rank == 0 else Reason.PLACED, candidate
+        # all drain: better there than nowhere
+        return Reason.MOVED if lost else Reason.HASH, pool.owner(key.text) or pool.members[0]
 
     def _begin(self, pool: CompiledPool, key: SessionKey, now: float) -> Decision:
         target = self._cheapest(pool)
