@@ -1,0 +1,174 @@
+"""Every event at every stage: one answer in kind, one release, nothing raised."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from homing.ext_proc.events import (
+    Answer,
+    BodyAnswer,
+    Event,
+    HeadersAnswer,
+    OtherAnswer,
+    OtherReceived,
+    Reject,
+    RequestBodyReceived,
+    RequestHeadersReceived,
+    ResponseTrailersReceived,
+    SetHeaders,
+    TrailersAnswer,
+)
+from homing.ext_proc.exchange import Exchange, Stage
+
+SET: SetHeaders = (("x-set", b"1"),)
+HEADERS = RequestHeadersReceived({}, "model")
+NO_BODY = RequestHeadersReceived({}, "model", has_body=False)
+BODY = RequestBodyReceived(b"body")
+TRAILERS = ResponseTrailersReceived()
+OTHER = OtherReceived("response_headers")
+
+
+@dataclass
+class FakeRouted:
+    want_body: bool = False
+    rewritten: BodyAnswer | Reject = field(default_factory=lambda: BodyAnswer(b"rewritten"))
+    set_headers: SetHeaders = SET
+    bodies: list[bytes] = field(default_factory=list)
+    released: int = 0
+
+    def rewrite(self, body: bytes) -> BodyAnswer | Reject:
+        self.bodies.append(body)
+        return self.rewritten
+
+    def release(self) -> None:
+        self.released += 1
+
+
+@dataclass
+class FakeRouter:
+    routed: FakeRouted
+    requests: list[RequestHeadersReceived] = field(default_factory=list)
+    violations: list[tuple[Stage, Event]] = field(default_factory=list)
+
+    def route(self, request: RequestHeadersReceived) -> FakeRouted:
+        self.requests.append(request)
+        return self.routed
+
+    def violated(self, stage: Stage, event: Event) -> None:
+        self.violations.append((stage, event))
+
+
+def opened(*, want_body: bool = False) -> tuple[Exchange, FakeRouter]:
+    router = FakeRouter(FakeRouted(want_body))
+    return Exchange(router), router
+
+
+# stage, event, answer, next stage, whether it is a violation: the table of exchange.py, all of it
+TABLE = [
+    (Stage.FRESH, HEADERS, HeadersAnswer(SET), Stage.PLACED, False),
+    (Stage.FRESH, NO_BODY, HeadersAnswer(SET), Stage.PLACED, False),
+    (Stage.FRESH, BODY, BodyAnswer(), Stage.FRESH, True),
+    (Stage.FRESH, TRAILERS, TrailersAnswer(), Stage.FRESH, True),
+    (Stage.FRESH, OTHER, OtherAnswer("response_headers"), Stage.FRESH, True),
+    (Stage.WANTS_BODY, HEADERS, HeadersAnswer(), Stage.WANTS_BODY, True),
+    (Stage.WANTS_BODY, BODY, BodyAnswer(b"rewritten"), Stage.PLACED, False),
+    (Stage.WANTS_BODY, TRAILERS, TrailersAnswer(), Stage.PLACED, False),
+    (Stage.WANTS_BODY, OTHER, OtherAnswer("response_headers"), Stage.WANTS_BODY, True),
+    (Stage.PLACED, HEADERS, HeadersAnswer(), Stage.PLACED, True),
+    (Stage.PLACED, BODY, BodyAnswer(), Stage.PLACED, False),
+    (Stage.PLACED, TRAILERS, TrailersAnswer(), Stage.PLACED, False),
+    (Stage.PLACED, OTHER, OtherAnswer("response_headers"), Stage.PLACED, True),
+    (Stage.CLOSED, HEADERS, HeadersAnswer(), Stage.CLOSED, True),
+    (Stage.CLOSED, BODY, BodyAnswer(), Stage.CLOSED, True),
+    (Stage.CLOSED, TRAILERS, TrailersAnswer(), Stage.CLOSED, True),
+    (Stage.CLOSED, OTHER, OtherAnswer("response_headers"), Stage.CLOSED, True),
+]
+
+
+@pytest.mark.parametrize(("stage", "event", "answer", "then", "violation"), TABLE)
+def test_transition(stage: Stage, event: Event, answer: Answer, then: Stage, violation: bool):
+    exchange, router = opened(want_body=stage is Stage.WANTS_BODY)
+    if stage is not Stage.FRESH:
+        exchange.receive(HEADERS)
+    if stage is Stage.CLOSED:
+        exchange.close()
+    assert exchange.stage is stage
+    assert exchange.receive(event) == answer
+    assert exchange.stage is then
+    assert router.violations == ([(stage, event)] if violation else [])
+
+
+def test_the_body_is_asked_for_only_if_there_is_one():
+    for event, asked in ((HEADERS, True), (NO_BODY, False)):
+        exchange, _ = opened(want_body=True)
+        assert exchange.receive(event) == HeadersAnswer(SET, want_body=asked)
+
+
+def test_the_wanted_body_is_rewritten_once():
+    exchange, router = opened(want_body=True)
+    answers = [exchange.receive(event) for event in (HEADERS, BODY, BODY)]
+    assert answers == [HeadersAnswer(SET, want_body=True), BodyAnswer(b"rewritten"), BodyAnswer()]
+    assert router.routed.bodies == [b"body"]
+
+
+def test_a_refused_body_still_holds_its_slot_until_the_stream_ends():
+    exchange, router = opened(want_body=True)
+    router.routed.rewritten = Reject(400, "no")
+    exchange.receive(HEADERS)
+    assert exchange.receive(BODY) == Reject(400, "no")
+    assert router.routed.released == 0
+    exchange.close()
+    assert router.routed.released == 1
+
+
+def test_a_stream_that_ends_before_it_begins_releases_nothing():
+    exchange, router = opened()
+    exchange.close()
+    exchange.close()
+    assert (router.routed.released, exchange.stage) == (0, Stage.CLOSED)
+
+
+CLOSE = "close"
+KINDS = ("response_headers", "response_body", "request_trailers")
+events = st.one_of(
+    st.builds(RequestHeadersReceived, st.just({}), st.none() | st.text(max_size=3), st.booleans()),
+    st.builds(RequestBodyReceived, st.binary(max_size=3)),
+    st.just(TRAILERS),
+    st.builds(OtherReceived, st.sampled_from(KINDS)),
+)
+IN_KIND = {
+    RequestHeadersReceived: HeadersAnswer,
+    RequestBodyReceived: (BodyAnswer, Reject),
+    ResponseTrailersReceived: TrailersAnswer,
+    OtherReceived: OtherAnswer,
+}
+
+
+@given(
+    st.lists(events | st.just(CLOSE), max_size=12),
+    st.booleans(),
+    st.sampled_from([BodyAnswer(), BodyAnswer(b"new"), Reject(400, "no")]),
+)
+def test_any_order_of_events(steps: list[Event | str], want_body: bool, rewritten: BodyAnswer | Reject):
+    exchange, router = opened(want_body=want_body)
+    router.routed.rewritten = rewritten
+    closed = False
+    for step in steps:
+        if isinstance(step, str):
+            exchange.close()
+            closed = True
+        else:
+            answer = exchange.receive(step)
+            assert isinstance(answer, IN_KIND[type(step)])
+            if isinstance(step, OtherReceived):
+                assert answer == OtherAnswer(step.kind)
+        assert router.routed.released == (closed and len(router.requests))
+        assert len(router.requests) <= 1
+        assert len(router.routed.bodies) <= 1
+    exchange.close()
+    assert exchange.stage is Stage.CLOSED
+    assert router.routed.released == len(router.requests)
