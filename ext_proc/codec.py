@@ -44,7 +44,8 @@ def decode(data: bytes) -> Event:
     kind = message.WhichOneof("request")
     if kind == "request_headers":
         received = message.request_headers
-        headers = {h.key: h.raw_value or h.value.encode() for h in received.headers.headers}
+        # backwards, so that the first of equal names stays
+        headers = {h.key: h.raw_value or h.value.encode() for h in reversed(received.headers.headers)}
         return RequestHeadersReceived(headers, _model(message), has_body=not received.end_of_stream)
     if kind == "request_body":
         return RequestBodyReceived(message.request_body.body)

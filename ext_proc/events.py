@@ -14,8 +14,8 @@ SetHeaders = tuple[tuple[str, bytes], ...]
 
 @dataclass(frozen=True, slots=True)
 class RequestHeadersReceived:
-    """The request's headers, lower-case, the last of equal names. `model`: what Envoy found in the body, if anything.
-    `has_body`: more than headers is to come."""
+    """The request's headers, lower-case, the first of equal names, as Envoy's %REQ()% has it. `model`: what Envoy
+    found in the body, if anything. `has_body`: more than headers is to come."""
 
     headers: Headers
     model: str | None

@@ -1,0 +1,237 @@
+"""Our events and answers as Envoy's real protobufs."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+from envoy.config.core.v3.base_pb2 import HeaderValueOption
+from envoy.data.accesslog.v3.accesslog_pb2 import HTTPAccessLogEntry
+from envoy.extensions.filters.http.ext_proc.v3.processing_mode_pb2 import ProcessingMode
+from envoy.service.accesslog.v3.als_pb2 import StreamAccessLogsMessage
+from envoy.service.ext_proc.v3.external_processor_pb2 import CommonResponse, ProcessingRequest, ProcessingResponse
+from hypothesis import given
+from hypothesis import strategies as st
+
+from homing.ext_proc.codec import MalformedMessageError, decode, decode_outcomes, encode
+from homing.ext_proc.events import (
+    Answer,
+    BodyAnswer,
+    HeadersAnswer,
+    OtherAnswer,
+    OtherReceived,
+    Reject,
+    RequestBodyReceived,
+    RequestHeadersReceived,
+    ResponseTrailersReceived,
+    TrailersAnswer,
+)
+from homing.ext_proc.outcomes import Outcome
+
+SET = (("x-gateway-destination-endpoint", b"10.0.0.1:8000,10.0.0.2:8000"), ("x-odd", b"\xff\xfe"))
+GARBAGE = [b"\xff", b"\x0a\xff", b"hello", b"\x00", b"\x12\x7f\x01"]
+
+
+def request_headers(*pairs: tuple[str, bytes], end_of_stream: bool = False) -> ProcessingRequest:
+    message = ProcessingRequest()
+    message.request_headers.end_of_stream = end_of_stream
+    message.request_headers.SetInParent()
+    for key, raw_value in pairs:
+        message.request_headers.headers.headers.add(key=key, raw_value=raw_value)
+    return message
+
+
+def decoded(message: ProcessingRequest) -> object:
+    return decode(message.SerializeToString())
+
+
+def encoded(answer: Answer) -> ProcessingResponse:
+    return ProcessingResponse.FromString(encode(answer))
+
+
+def overwritten(response: CommonResponse) -> list[tuple[str, bytes]]:
+    """The headers to set; each must overwrite, and stand in raw_value (`value` would have to be UTF-8)."""
+    options = response.header_mutation.set_headers
+    assert all(o.append_action == HeaderValueOption.OVERWRITE_IF_EXISTS_OR_ADD for o in options)
+    assert all(o.header.value == "" for o in options)
+    return [(o.header.key, o.header.raw_value) for o in options]
+
+
+def test_headers_come_raw():
+    message = request_headers((":path", b"/v1/chat/completions"), ("x-session-id", b"k\xc3\xa4se\xff"))
+    assert decoded(message) == RequestHeadersReceived(
+        {":path": b"/v1/chat/completions", "x-session-id": b"k\xc3\xa4se\xff"}, model=None, has_body=True
+    )
+
+
+def test_headers_as_text_are_read_too():
+    message = request_headers()
+    message.request_headers.headers.headers.add(key="x-session-id", value="käse")
+    assert decoded(message) == RequestHeadersReceived({"x-session-id": "käse".encode()}, None)
+
+
+def test_of_equal_names_the_first_counts_as_in_envoys_hash_key():
+    message = request_headers(("x-tenant-id", b"first"), ("other", b""), ("x-tenant-id", b"second"))
+    assert decoded(message) == RequestHeadersReceived({"x-tenant-id": b"first", "other": b""}, None)
+
+
+def test_a_request_that_ends_with_its_headers_has_no_body():
+    assert decoded(request_headers(end_of_stream=True)) == RequestHeadersReceived({}, None, has_body=False)
+
+
+@pytest.mark.parametrize(
+    ("namespace", "fields", "model"),
+    [
+        ("homing", {"model": "qwen"}, "qwen"),
+        ("homing", {"model": ""}, ""),
+        ("homing", {"model": 5}, ""),  # `"model": 5` in the body: a name that no pool has
+        ("homing", {"error": "no_model"}, None),
+        ("homing", {}, None),
+        ("other", {"model": "qwen"}, None),
+    ],
+)
+def test_the_model_is_what_envoy_found(namespace: str, fields: dict[str, object], model: str | None):
+    message = request_headers()
+    message.metadata_context.filter_metadata[namespace].update(fields)
+    assert decoded(message) == RequestHeadersReceived({}, model)
+
+
+def test_body_and_trailers():
+    body, trailers = ProcessingRequest(), ProcessingRequest()
+    body.request_body.body, body.request_body.end_of_stream = b"\x00{}\xff", True
+    trailers.response_trailers.SetInParent()
+    assert decoded(body) == RequestBodyReceived(b"\x00{}\xff")
+    assert decoded(trailers) == ResponseTrailersReceived()
+
+
+OTHERS = ("response_headers", "response_body", "request_trailers")
+
+
+@pytest.mark.parametrize("kind", OTHERS)
+def test_what_is_not_asked_for_is_answered_in_kind(kind: str):
+    message = ProcessingRequest()
+    getattr(message, kind).SetInParent()
+    assert decoded(message) == OtherReceived(kind)
+    assert encoded(OtherAnswer(kind)).WhichOneof("response") == kind
+
+
+def test_every_request_of_envoys_proto_is_known():
+    """A new one would be answered by a field that ProcessingResponse may not have."""
+    ours = {"request_headers", "request_body", "response_trailers", *OTHERS}
+    assert {f.name for f in ProcessingRequest.DESCRIPTOR.oneofs_by_name["request"].fields} == ours
+
+
+def test_a_message_without_a_request_is_malformed():
+    for message in (ProcessingRequest(), ProcessingRequest(observability_mode=True)):
+        with pytest.raises(MalformedMessageError, match="without a request"):
+            decoded(message)
+
+
+@pytest.mark.parametrize("data", GARBAGE)
+def test_bytes_that_are_no_message_are_malformed(data: bytes):
+    with pytest.raises(MalformedMessageError):
+        decode(data)
+    with pytest.raises(MalformedMessageError):
+        decode_outcomes(data)
+
+
+@given(st.binary(max_size=60))
+def test_any_bytes_are_a_message_or_malformed(data: bytes):
+    for read in (decode, decode_outcomes):
+        with contextlib.suppress(MalformedMessageError):
+            read(data)
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind"),
+    [
+        (HeadersAnswer(), "request_headers"),
+        (HeadersAnswer(SET, want_body=True), "request_headers"),
+        (BodyAnswer(), "request_body"),
+        (BodyAnswer(b""), "request_body"),
+        (TrailersAnswer(), "response_trailers"),
+        (OtherAnswer("response_body"), "response_body"),
+        (Reject(400, "no"), "immediate_response"),
+    ],
+)
+def test_every_answer_says_what_it_answers(answer: Answer, kind: str):
+    """Without its oneof an answer is spurious to Envoy, and the request fails open."""
+    assert encoded(answer).WhichOneof("response") == kind
+    if kind in ("request_headers", "request_body"):
+        assert getattr(encoded(answer), kind).HasField("response")
+
+
+def test_an_answer_to_headers_sets_headers_and_leaves_the_mode():
+    message = encoded(HeadersAnswer(SET))
+    assert overwritten(message.request_headers.response) == list(SET)
+    assert not message.HasField("mode_override")
+    assert not message.request_headers.response.HasField("body_mutation")
+
+
+def test_asking_for_the_body_keeps_the_stream_open_to_the_end():
+    """An override replaces the whole mode: without response_trailer_mode the in-flight count would end too early."""
+    mode = encoded(HeadersAnswer(SET, want_body=True)).mode_override
+    assert mode.request_body_mode == ProcessingMode.BUFFERED
+    assert mode.response_header_mode == ProcessingMode.SKIP
+    assert mode.response_body_mode == ProcessingMode.NONE
+    assert mode.response_trailer_mode == ProcessingMode.SEND
+
+
+@pytest.mark.parametrize("body", [b"", b"{}", b"\xff" * 3_000_000])
+def test_a_changed_body_brings_its_length(body: bytes):
+    response = encoded(BodyAnswer(body)).request_body.response
+    assert response.body_mutation.WhichOneof("mutation") == "body"
+    assert response.body_mutation.body == body
+    assert overwritten(response) == [("content-length", str(len(body)).encode())]
+
+
+def test_an_unchanged_body_brings_nothing():
+    response = encoded(BodyAnswer()).request_body.response
+    assert not response.HasField("body_mutation")
+    assert not response.HasField("header_mutation")
+
+
+def test_a_rejection():
+    response = encoded(Reject(429, "später")).immediate_response
+    assert (response.status.code, response.body.decode(), response.details) == (429, "später", "homing")
+
+
+def log_entry(**common: object) -> HTTPAccessLogEntry:
+    entry = HTTPAccessLogEntry()
+    for name, value in common.items():
+        setattr(entry.common_properties, name, value)
+    return entry
+
+
+def batch(*entries: HTTPAccessLogEntry) -> bytes:
+    message = StreamAccessLogsMessage()
+    message.http_logs.log_entry.extend(entries)
+    return message.SerializeToString()
+
+
+def test_an_outcome_in_full():
+    entry = log_entry(upstream_cluster="qwen", upstream_request_attempt_count=2)
+    entry.common_properties.custom_tags["replica"] = "gpu-a"
+    entry.common_properties.time_to_first_upstream_rx_byte.FromMilliseconds(125)
+    entry.common_properties.duration.FromMilliseconds(2500)
+    entry.response.response_code.value = 200
+    entry.request.request_headers["x-homing-decision"] = "home"
+    entry.request.request_headers["x-homing-ref"] = "00ff"
+    assert decode_outcomes(batch(entry)) == [Outcome("qwen", "gpu-a", 200, 0.125, 2.5, 2, "home", "00ff")]
+
+
+def test_an_outcome_of_a_request_that_nobody_answered():
+    assert decode_outcomes(batch(log_entry())) == [Outcome("", "", 0, None, 0.0, 0, "", "")]
+
+
+def test_outcomes_come_in_batches_of_any_size():
+    pools = [f"p{i}" for i in range(300)]
+    assert [o.pool_id for o in decode_outcomes(batch(*(log_entry(upstream_cluster=p) for p in pools)))] == pools
+    assert decode_outcomes(batch()) == []
+
+
+def test_the_first_message_of_a_log_and_logs_of_other_kinds_hold_no_outcomes():
+    first, tcp = StreamAccessLogsMessage(), StreamAccessLogsMessage()
+    first.identifier.log_name = "homing"
+    tcp.tcp_logs.log_entry.add()
+    assert decode_outcomes(first.SerializeToString()) == decode_outcomes(tcp.SerializeToString()) == []
