@@ -65,7 +65,9 @@ class Picker:
         self._count_odd(headers, key)
         if pool is None:  # an unknown model: Envoy's own route answers it
             return RoutedRequest(self, None, None, request.model)
-        decision = self.placer.place(pool, Arrival(key, given="x-homing-given" in headers), self._clock())
+        arrival = Arrival(key, given="x-homing-given" in headers)
+        # no id: not through our filters; one minted from nothing would be the same for everybody
+        decision = self.placer.place(pool, arrival, self._clock()) if key.session else None
         self.counts.decisions[pool.pool.id, decision.reason if decision else "none"] += 1
         if decision is not None:
             self.placer.load.begin(decision.place)
