@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -13,16 +14,17 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from homing.sim import metrics
 from homing.sim.chat import chat
 from homing.sim.completions import completions
-from homing.sim.errors import RequestError, TooLargeError
+from homing.sim.errors import NotFoundError, RequestError, TooLargeError
 from homing.sim.messages import count_tokens, error_body, messages
 from homing.sim.pooling import embeddings, rerank, score
 from homing.sim.replica import Replica
 from homing.sim.responses import responses, stored_response
 from homing.sim.serving import json_response
-from homing.sim.shapes import Load, ModelCard, ModelList
+from homing.sim.shapes import Load, ModelCard, ModelList, Version
 from homing.sim.tokenization import detokenize, tokenize
 
 MAX_BODY_BYTES = 64 << 20
+VLLM_VERSION = "0.32.0"  # whose behaviour this is
 
 Endpoint = Callable[[Replica, bytes, Mapping[str, str]], ASGIApp]
 
@@ -57,11 +59,12 @@ def build_app(replica: Replica) -> ASGIApp:
         *posts(ANTHROPIC, error_body),
         Route("/v1/responses/{response_id}", _stored_response(replica)),
         Route("/v1/models", _get(lambda: json_response(_models(replica)))),
+        Route("/version", _get(lambda: json_response(Version(VLLM_VERSION)))),
         Route("/health", _get(lambda: Response())),
         Route("/load", _get(lambda: json_response(Load(engine.running + engine.waiting)))),
         Route("/metrics", _get(lambda: Response(replica.metrics.exposition(), media_type=metrics.CONTENT_TYPE))),
     ]
-    return Signed(Starlette(routes=routes), replica.identity.id)
+    return Signed(Starlette(routes=routes, exception_handlers={HTTPException: _http_error}), replica.identity.id)
 
 
 class Signed:
@@ -100,6 +103,13 @@ def _stored_response(replica: Replica) -> Callable[[Request], object]:
             return Response(error.body(), error.status, media_type="application/json")
 
     return handle
+
+
+async def _http_error(_: Request, error: Exception) -> Response:
+    if not isinstance(error, HTTPException):
+        raise error
+    body = NotFoundError(error.status_code, error.detail).body()
+    return Response(body, error.status_code, error.headers, media_type="application/json")
 
 
 def _get(answer: Callable[[], Response]) -> Callable[[Request], object]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable
 from typing import Protocol
 
@@ -97,4 +98,6 @@ class Driver:
             self._timer = None
         if due_s is not None:
             self._timer_due_s = due_s
-            self._timer = self._loop.call_at(due_s / self._scale, self._advance)
+            delay_s = max(due_s / self._scale - self._loop.time(), 0.0)
+            # uvloop rounds to milliseconds, and would else wake too early, again and again.
+            self._timer = self._loop.call_later(math.ceil(delay_s * 1000) / 1000, self._advance)

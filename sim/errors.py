@@ -63,8 +63,20 @@ class TooLargeError(RequestError):
     type = "BadRequestError"
 
 
+class NotFoundError(RequestError):
+    """No such path, or not by this method: starlette's words, in vLLM's shape."""
+
+    def __init__(self, status: int, words: str) -> None:
+        super().__init__(words)
+        self.status = status
+        self.type = words
+
+
 class ContextTooLongError(BadRequestError):
+    """vLLM stops tokenizing one token past what fits, so its count is "at least"."""
+
     def __init__(self, limit: int, output_tokens: int, input_tokens: int) -> None:
+        input_tokens = min(input_tokens, max(limit - output_tokens, 0) + 1)
         super().__init__(
             f"This model's maximum context length is {limit} tokens. However, you requested {output_tokens} output "
             f"tokens and your prompt contains at least {input_tokens} input tokens, for a total of at least "

@@ -100,6 +100,10 @@ class TextCompletion(msgspec.Struct, kw_only=True):
     usage: Usage | msgspec.UnsetType | None = msgspec.UNSET
 
 
+class Version(msgspec.Struct):
+    version: str
+
+
 class Load(msgspec.Struct):
     server_load: int
 

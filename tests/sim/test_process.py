@@ -119,6 +119,7 @@ def test_a_stop_string_ends_the_answer(client):
 
 def test_models_and_health(client):
     assert client.get("/health").content == b""
+    assert client.get("/version").json() == {"version": "0.32.0"}
     (model,) = client.get("/v1/models").json()["data"]
     assert (model["id"], model["object"], model["owned_by"], model["max_model_len"]) == ("m", "model", "vllm", 4194304)
 
@@ -165,7 +166,7 @@ BAD = {
         400,
         {
             "message": "This model's maximum context length is 4194304 tokens. However, you requested 5000000 output "
-            "tokens and your prompt contains at least 11 input tokens, for a total of at least 5000011 tokens. Please "
+            "tokens and your prompt contains at least 1 input tokens, for a total of at least 5000001 tokens. Please "
             "reduce the length of the input prompt or the number of requested output tokens.",
             "type": "BadRequestError",
             "param": "input_tokens",
@@ -181,6 +182,13 @@ def test_bad_input_is_answered_as_vllm_does(client, name):
     response = client.post(CHAT, json=request)
     assert (response.status_code, response.json()) == (status, {"error": error})
     assert response.headers["x-sim-replica"] == "r1"
+
+
+def test_an_unknown_path_or_method_is_answered_in_the_same_shape(client):
+    for method, path, status, words in (("GET", "/nope", 404, "Not Found"), ("GET", CHAT, 405, "Method Not Allowed")):
+        response = client.request(method, path)
+        assert response.status_code == status
+        assert response.json() == {"error": {"message": words, "type": words, "param": None, "code": status}}
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"\xff", b"[" * 100_000, b"[]", b'{"messages": 5}'])
@@ -206,8 +214,9 @@ def test_a_prompt_that_can_never_fit_is_refused(start_sim):
     assert "maximum context length is 160 tokens" in response.json()["error"]["message"]
 
 
-def test_a_client_that_leaves_ends_its_sequences(start_sim):
-    sim = start_sim("--itl-ms", "50")
+@pytest.mark.parametrize("flags", [["--itl-ms", "50"], ["--preset", "a100-llama-8b", "--speed", "0.1"]])
+def test_a_client_that_leaves_ends_its_sequences(start_sim, flags):
+    sim = start_sim(*flags)
     with httpx.stream("POST", sim.url + CHAT, json=ask("x", max_tokens=100_000, stream=True, n=2)) as response:
         lines = response.iter_lines()  # held: the connection lasts as long as it
         next(lines)

@@ -1,5 +1,6 @@
 import pytest
 
+from homing.cli.sim import command
 from homing.sim.engines import EngineOptions, OptionError, build_engine
 from homing.sim.presets import load_presets
 from homing.sim.time_model import Gpu, ModelShape, Roofline, StepLoad
@@ -37,6 +38,11 @@ def test_presets_give_what_their_figures_say(name, decode_ms, prefill_8k_ms):
     model = load_presets()[name].roofline(1.0)
     assert model.step_s(StepLoad(1, 1, 1)) * 1000 == pytest.approx(decode_ms, rel=0.001)
     assert model.step_s(StepLoad(8192, 8192, 8192 * 8193 // 2)) * 1000 == pytest.approx(prefill_8k_ms, rel=0.001)
+
+
+def test_the_command_offers_the_presets_of_the_file():
+    (option,) = (option for option in command.params if option.name == "preset")
+    assert set(option.type.choices) == set(load_presets())
 
 
 def test_flags_win_over_the_preset():
