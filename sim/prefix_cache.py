@@ -82,7 +82,9 @@ class PrefixCache:
         self.usable_blocks = shape.num_blocks - 1
         self._holders: list[int] = []  # by block: how many sequences hold it
         self._keys: list[bytes | None] = []  # by block: what it is registered as
-        self._copies: dict[bytes, dict[int, None]] = {}  # by key: blocks, oldest first
+        # By key: the block, or where there are several, the blocks, oldest first. Mostly there is one, and the cache
+        # of a large replica has half a million keys.
+        self._copies: dict[bytes, int | dict[int, None]] = {}
         self._idle: OrderedDict[int, None] = OrderedDict()  # used before, held by nobody; next victim first
         self._events: list[CacheEvent] | None = [] if record_events else None
 
@@ -102,7 +104,7 @@ class PrefixCache:
             copies = self._copies.get(key)
             if copies is None:
                 break
-            found.append(next(iter(copies)))
+            found.append(copies if isinstance(copies, int) else next(iter(copies)))
         return found
 
     def fits(self, found: Sequence[int], new_blocks: int) -> bool:
@@ -127,7 +129,7 @@ class PrefixCache:
         size = self.shape.block_size
         for i in range(start, end):
             self._keys[blocks[i]] = keys[i]
-            self._copies.setdefault(keys[i], {})[blocks[i]] = None
+            self._add_copy(keys[i], blocks[i])
         if start < end and self._events is not None:
             parent = keys[start - 1] if start else ROOT
             span = tokens[start * size : end * size]
@@ -164,14 +166,26 @@ class PrefixCache:
         self._holders[block] = 1
         return block
 
+    def _add_copy(self, key: bytes, block: int) -> None:
+        known = self._copies.get(key)
+        if known is None:
+            self._copies[key] = block
+        elif isinstance(known, int):
+            self._copies[key] = {known: None, block: None}
+        else:
+            known[block] = None
+
     def _forget(self, block: int) -> None:
         key = self._keys[block]
         if key is None:
             return
         self._keys[block] = None
         copies = self._copies[key]
-        del copies[block]
-        if not copies:
+        if isinstance(copies, int):
             del self._copies[key]
+        else:
+            del copies[block]
+            if not copies:
+                del self._copies[key]
         if self._events is not None:
             self._events.append(Removed((key,)))

@@ -21,6 +21,7 @@ BOS = "<|begin_of_text|>"
 SPECIALS = ("<|im_start|>", "<|im_end|>", "<|endoftext|>", BOS)
 
 _SPECIAL_BASE = 0x7FFFFF00
+_PLAIN = re.compile(r" ?[!-~]+")  # broken after every fourth character and nowhere else
 _PIECE = re.compile(r" [!-~]{1,3}|[!-~]{1,4}|[\s\S]")
 _SPECIAL = re.compile("(" + "|".join(re.escape(s) for s in SPECIALS) + ")")
 _MAX_CACHED_WORD = 32
@@ -57,7 +58,7 @@ class ByteTokenizer:
     def __init__(self) -> None:
         self._special_ids = {s: _SPECIAL_BASE + i for i, s in enumerate(SPECIALS)}
         self._special_texts = {i: s for s, i in self._special_ids.items()}
-        self._words: dict[str, TokenIds] = {}
+        self._words = _Words()
         self.bos_id = self._special_ids[BOS]
 
     def encode(self, text: str) -> TokenIds:
@@ -85,42 +86,35 @@ class ByteTokenizer:
         return self._special_texts.get(token) or self.token_bytes(token).decode("utf-8", "replace")
 
     def _encode_plain(self, text: str, ids: TokenIds) -> None:
-        """Word by word, since words repeat: several times faster than piece by piece on long conversations."""
-        words = self._words
+        """Word by word, since words repeat: many times faster than piece by piece on long conversations."""
         first, *rest = text.split(" ")
-        ids.extend(_pieces(first))
-        for word in rest:
-            known = words.get(word)
-            if known is None:
-                known = _pieces(" " + word)
-                if len(word) <= _MAX_CACHED_WORD:
-                    if len(words) >= _MAX_CACHED_WORDS:
-                        words.clear()
-                    words[word] = known
-            ids.extend(known)
+        encoded = array("I", _pieces(first) + b"".join(map(self._words.__getitem__, rest)))
+        if sys.byteorder == "big":
+            encoded.byteswap()
+        ids.extend(encoded)
 
 
-def _pieces(text: str) -> TokenIds:
-    ids = token_ids()
-    if len(text) > _MAX_CACHED_WORD and text[0] != " " and text.isascii() and text.isalnum():
-        return _long_word(text)
-    for piece in _PIECE.findall(text):
-        data = piece.encode("utf-8", "replace")
-        if len(data) == 4 and not piece.isascii():
-            ids.append(int.from_bytes(data[:2], "little"))
-            data = data[2:]
-        ids.append(int.from_bytes(data, "little"))
-    return ids
+class _Words(dict[str, bytes]):
+    """The pieces of words behind a space, as far as they are worth remembering."""
+
+    def __missing__(self, word: str) -> bytes:
+        pieces = _pieces(" " + word)
+        if len(word) <= _MAX_CACHED_WORD:
+            if len(self) >= _MAX_CACHED_WORDS:
+                self.clear()
+            self[word] = pieces
+        return pieces
 
 
-def _long_word(text: str) -> TokenIds:
-    """What `_pieces` says of one long ASCII word, at the speed of a copy (base64 and the like)."""
-    data = text.encode()
-    whole = len(data) & ~3
-    ids = token_ids()
-    ids.frombytes(data[:whole])
-    if sys.byteorder == "big":
-        ids.byteswap()
-    if whole < len(data):
-        ids.append(int.from_bytes(data[whole:], "little"))
-    return ids
+def _pieces(text: str) -> bytes:
+    """Four bytes a piece: its own, then zeros, which is its id."""
+    if _PLAIN.fullmatch(text):
+        return text.encode() + bytes(-len(text) % 4)
+    return b"".join(map(_padded, _PIECE.findall(text)))
+
+
+def _padded(piece: str) -> bytes:
+    data = piece.encode("utf-8", "replace")
+    if len(data) == 4 and not piece.isascii():
+        return data[:2] + b"\0\0" + data[2:] + b"\0\0"
+    return data + bytes(-len(data) % 4)
