@@ -161,7 +161,7 @@ def render_fragment(fragment: Fragment, config: Config, fleet: Fleet, wiring: Wi
 def render_bootstrap(config: Config, fleet: Fleet, wiring: Wiring, source: Source = STATIC) -> str:
     """A complete configuration. With STATIC nothing else of homing's is needed to start Envoy with it."""
     text = render("bootstrap.yaml.j2", config, fleet, wiring, source)
-    return f"# Envoy for homing ({stamp(text)}). Start with: envoy -c FILE --use-dynamic-base-id\n{text}\n"
+    return f"# Envoy for homing ({stamp(text)}). Start with: envoy -c FILE --disable-hot-restart\n{text}\n"
 
 
 def render(
