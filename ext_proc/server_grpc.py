@@ -20,7 +20,8 @@ from homing.ext_proc.outcomes import Outcome
 
 EXT_PROC = "envoy.service.ext_proc.v3.ExternalProcessor"
 ACCESS_LOG = "envoy.service.accesslog.v3.AccessLogService"
-HEALTH_NAMES = ("", "liveness", "readiness", EXT_PROC)
+LIVENESS = "liveness"  # the process answers; the other names say that it can decide
+READINESS = ("", "readiness", EXT_PROC)
 
 MAX_MESSAGE_BYTES = 80 << 20  # Envoy buffers at most 64 MiB of body; headers and framing come on top
 
@@ -80,11 +81,13 @@ class GrpcTransport:
             self._server.add_insecure_port(self._address)
         except RuntimeError as error:
             raise OSError(f"cannot listen on {self._address}") from error
+        await self._health.set(LIVENESS, health_pb2.HealthCheckResponse.SERVING)
+        await self.set_serving(False)  # the health service would say that "" serves
         await self._server.start()
 
     async def set_serving(self, serving: bool) -> None:
         status = health_pb2.HealthCheckResponse.SERVING if serving else health_pb2.HealthCheckResponse.NOT_SERVING
-        for name in HEALTH_NAMES:
+        for name in READINESS:
             await self._health.set(name, status)
 
     async def stop(self, grace_s: float) -> None:

@@ -1,0 +1,325 @@
+"""The filter's server as Envoy meets it: a real gRPC client over a Unix socket."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import shutil
+import socket
+import tempfile
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import grpc
+import pytest
+from envoy.service.accesslog.v3.als_pb2 import StreamAccessLogsMessage
+from envoy.service.ext_proc.v3.external_processor_pb2 import ProcessingRequest, ProcessingResponse
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from homing.ext_proc.events import BodyAnswer, Event, RequestHeadersReceived, SetHeaders
+from homing.ext_proc.exchange import Exchange, Stage
+from homing.ext_proc.outcomes import Outcome
+from homing.ext_proc.server_grpc import ACCESS_LOG, EXT_PROC, GrpcTransport
+
+LIMIT_S = 10.0
+SERVING, NOT_SERVING = health_pb2.HealthCheckResponse.SERVING, health_pb2.HealthCheckResponse.NOT_SERVING
+
+
+class FakeRouter:
+    """Wants every body and gives it back turned round. Counts the slots that are held."""
+
+    def __init__(self) -> None:
+        self.requests: list[RequestHeadersReceived] = []
+        self.violations: list[Stage] = []
+        self.held = 0
+
+    def route(self, request: RequestHeadersReceived) -> FakeRouted:
+        if "x-bug" in request.headers:
+            raise RuntimeError("a bug")
+        self.requests.append(request)
+        self.held += 1
+        return FakeRouted(self)
+
+    def violated(self, stage: Stage, event: Event) -> None:
+        self.violations.append(stage)
+
+
+@dataclass
+class FakeRouted:
+    router: FakeRouter
+    set_headers: SetHeaders = (("x-homing-decision", b"home"),)
+    want_body: bool = True
+
+    def rewrite(self, body: bytes) -> BodyAnswer:
+        return BodyAnswer(body[::-1])
+
+    def release(self) -> None:
+        self.router.held -= 1
+
+
+@dataclass
+class Serving:
+    """A transport that serves, its router and outcomes, and a client's channel to it."""
+
+    path: Path
+    router: FakeRouter = field(default_factory=FakeRouter)
+    outcomes: list[Outcome] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.address = f"unix:{self.path}"
+        self.transport = self.another()
+        unlimited = [(f"grpc.max_{way}_message_length", -1) for way in ("send", "receive")]
+        self.channel = grpc.aio.insecure_channel(self.address, unlimited)
+
+    def another(self, address: str = "") -> GrpcTransport:
+        return GrpcTransport(address or self.address, lambda: Exchange(self.router), self.outcomes.append)
+
+    def process(self, metadata: tuple[tuple[str, str], ...] = ()) -> grpc.aio.StreamStreamCall[bytes, bytes]:
+        return self.channel.stream_stream(f"/{EXT_PROC}/Process")(metadata=metadata, timeout=LIMIT_S)
+
+    async def health(self, name: str) -> int:
+        stub = health_pb2_grpc.HealthStub(self.channel)
+        answer = await stub.Check(health_pb2.HealthCheckRequest(service=name), timeout=LIMIT_S)
+        return int(answer.status)
+
+
+@pytest.fixture
+def short_directory() -> Iterator[Path]:
+    """pytest's own directories are too long for Unix sockets (107 bytes)."""
+    directory = Path(tempfile.mkdtemp(prefix="homing-grpc-"))
+    yield directory
+    shutil.rmtree(directory)
+
+
+@pytest.fixture
+async def serving(short_directory: Path) -> AsyncIterator[Serving]:
+    made = Serving(short_directory / "picker.sock")
+    await made.transport.start()
+    yield made
+    await made.channel.close()
+    await made.transport.stop(0)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(LIMIT_S):
+        while not condition():  # noqa: ASYNC110 (what it waits for is on the other side of a socket)
+            await asyncio.sleep(0.005)
+
+
+def headers(**values: str) -> bytes:
+    message = ProcessingRequest()
+    message.request_headers.SetInParent()
+    for key, value in values.items():
+        message.request_headers.headers.headers.add(key=key.replace("_", "-"), raw_value=value.encode())
+    return message.SerializeToString()
+
+
+def body(content: bytes) -> bytes:
+    message = ProcessingRequest()
+    message.request_body.body = content
+    return message.SerializeToString()
+
+
+async def told(call: grpc.aio.StreamStreamCall[bytes, bytes], message: bytes) -> ProcessingResponse:
+    """The answer to one message."""
+    await call.write(message)
+    answer = await call.read()
+    assert isinstance(answer, bytes), answer
+    return ProcessingResponse.FromString(answer)
+
+
+async def test_an_exchange_from_headers_to_the_end_of_the_stream(serving: Serving):
+    call = serving.process()
+    first = await told(call, headers(x_session_id="s"))
+    assert first.request_headers.response.header_mutation.set_headers[0].header.raw_value == b"home"
+    assert first.HasField("mode_override")
+    second = await told(call, body(b"abc"))
+    assert second.request_body.response.body_mutation.body == b"cba"
+    assert serving.router.held == 1, "the slot is held until the client's answer has ended"
+    await call.done_writing()
+    assert await call.read() == grpc.aio.EOF
+    assert await call.code() == grpc.StatusCode.OK
+    await until(lambda: serving.router.held == 0)
+    assert serving.router.requests == [RequestHeadersReceived({"x-session-id": b"s"}, None)]
+
+
+async def test_every_stream_has_an_exchange_of_its_own(serving: Serving):
+    calls = [serving.process() for _ in range(200)]
+    answers = await asyncio.gather(*(told(call, headers()) for call in calls))
+    assert {answer.WhichOneof("response") for answer in answers} == {"request_headers"}
+    assert serving.router.held == 200
+    for call in calls:
+        call.cancel()
+    await until(lambda: serving.router.held == 0)
+    assert serving.router.violations == []
+
+
+@pytest.mark.parametrize("after_body", [False, True])
+async def test_a_reset_in_the_middle_releases_the_slot(serving: Serving, after_body: bool):
+    call = serving.process()
+    await told(call, headers())
+    if after_body:
+        await told(call, body(b"abc"))
+    assert serving.router.held == 1
+    call.cancel()
+    await until(lambda: serving.router.held == 0)
+
+
+async def test_a_client_that_is_gone_releases_the_slot(serving: Serving):
+    """Envoy crashed: nothing was reset, the connection just ends."""
+    channel = grpc.aio.insecure_channel(serving.address, [("grpc.use_local_subchannel_pool", 1)])
+    call = channel.stream_stream(f"/{EXT_PROC}/Process")()
+    await told(call, headers())
+    await channel.close()
+    await until(lambda: serving.router.held == 0)
+
+
+@pytest.mark.parametrize("garbage", [b"\xff\xff", b"", ProcessingRequest(observability_mode=True).SerializeToString()])
+async def test_garbage_ends_its_stream_releases_the_slot_and_hurts_no_other(serving: Serving, garbage: bytes):
+    good, bad = serving.process(), serving.process()
+    await told(good, headers())
+    await told(bad, headers())
+    await bad.write(garbage)
+    assert await bad.code() == grpc.StatusCode.INVALID_ARGUMENT
+    await until(lambda: serving.router.held == 1)
+    assert (await told(good, body(b"abc"))).request_body.response.body_mutation.body == b"cba"
+    good.cancel()
+
+
+async def test_a_bug_ends_its_own_stream_only(serving: Serving):
+    good, bad = serving.process(), serving.process()
+    await told(good, headers())
+    await bad.write(headers(x_bug="1"))
+    assert await bad.code() == grpc.StatusCode.UNKNOWN
+    assert (await told(good, body(b"abc"))).WhichOneof("response") == "request_body"
+    good.cancel()
+
+
+async def test_what_the_stage_does_not_foresee_is_answered(serving: Serving):
+    call = serving.process()
+    assert (await told(call, body(b"early"))).WhichOneof("response") == "request_body"
+    assert (await told(call, headers())).request_headers.response.header_mutation.set_headers
+    assert serving.router.violations == [Stage.FRESH]
+    call.cancel()
+
+
+async def test_a_body_of_8_mb_passes_both_ways(serving: Serving):
+    content = bytes(range(256)) * (8 << 12)
+    call = serving.process()
+    await told(call, headers())
+    answer = (await told(call, body(content))).request_body.response
+    assert answer.body_mutation.body == content[::-1]
+    assert answer.header_mutation.set_headers[0].header.raw_value == b"8388608"
+    call.cancel()
+
+
+async def test_a_header_of_20_kb_passes_in_the_message_and_as_metadata(serving: Serving):
+    """`x-homing-key` shards by metadata. A server that refuses it would make a client's long id a fail-open."""
+    call = serving.process(metadata=(("x-homing-key", "k" * 20_000),))
+    await told(call, headers(x_session_id="s" * 20_000))
+    assert serving.router.requests[0].headers == {"x-session-id": b"s" * 20_000}
+    call.cancel()
+
+
+READINESS = ("", "readiness", EXT_PROC)
+
+
+async def test_health_says_ready_only_once_it_can_decide(serving: Serving):
+    """Envoy asks for "". A picker without a fleet would be asked in vain."""
+    assert [await serving.health(name) for name in READINESS] == [NOT_SERVING] * 3
+    await serving.transport.set_serving(True)
+    assert [await serving.health(name) for name in READINESS] == [SERVING] * 3
+    await serving.transport.set_serving(False)
+    assert [await serving.health(name) for name in READINESS] == [NOT_SERVING] * 3
+
+
+async def test_liveness_is_not_readiness(serving: Serving):
+    """Whoever restarts what is not alive must not restart a picker that waits for its fleet."""
+    assert await serving.health("liveness") == SERVING
+
+
+async def test_health_knows_no_other_names(serving: Serving):
+    with pytest.raises(grpc.aio.AioRpcError) as refused:
+        await serving.health("envoy")
+    assert refused.value.code() == grpc.StatusCode.NOT_FOUND
+
+
+def log_message(*statuses: int) -> bytes:
+    message = StreamAccessLogsMessage()
+    for status in statuses:
+        entry = message.http_logs.log_entry.add()
+        entry.response.response_code.value = status
+    return message.SerializeToString()
+
+
+async def test_the_access_log_is_read_while_its_stream_stays_open(serving: Serving):
+    call = serving.channel.stream_unary(f"/{ACCESS_LOG}/StreamAccessLogs")(timeout=LIMIT_S)
+    await call.write(log_message(200, 503))
+    await until(lambda: [o.status for o in serving.outcomes] == [200, 503])
+    await call.write(log_message(404))
+    await until(lambda: [o.status for o in serving.outcomes] == [200, 503, 404])
+    await call.done_writing()
+    assert await call == b""
+
+
+async def test_a_log_message_that_cannot_be_read_is_logged_and_the_rest_is_read(
+    serving: Serving, caplog: pytest.LogCaptureFixture
+):
+    call = serving.channel.stream_unary(f"/{ACCESS_LOG}/StreamAccessLogs")(timeout=LIMIT_S)
+    with caplog.at_level(logging.WARNING, "homing.ext_proc.server_grpc"):
+        await call.write(b"\xff\xff")
+        await call.write(log_message(200))
+        await call.done_writing()
+        assert await call == b""
+    assert [o.status for o in serving.outcomes] == [200]
+    assert len(caplog.records) == 1
+
+
+async def test_a_stop_lets_open_streams_end_in_their_time(serving: Serving):
+    await serving.transport.set_serving(True)
+    call = serving.process()
+    await told(call, headers())
+    stopping = asyncio.create_task(serving.transport.stop(LIMIT_S))
+    await asyncio.sleep(0.05)
+    assert (await told(call, body(b"abc"))).request_body.response.body_mutation.body == b"cba"
+    await call.done_writing()
+    assert await call.code() == grpc.StatusCode.OK
+    async with asyncio.timeout(LIMIT_S / 2):
+        await stopping
+    assert serving.router.held == 0
+    assert not serving.path.exists()
+
+
+async def test_a_stop_cuts_what_does_not_end_in_time_and_releases_it(serving: Serving):
+    call = serving.process()
+    await told(call, headers())
+    async with asyncio.timeout(LIMIT_S):
+        await serving.transport.stop(0.05)
+    assert await call.code() in (grpc.StatusCode.CANCELLED, grpc.StatusCode.UNAVAILABLE)
+    await until(lambda: serving.router.held == 0)
+
+
+async def test_an_address_in_use_is_an_error_and_leaves_the_other_alone(serving: Serving):
+    with pytest.raises(OSError, match="in use"):
+        await serving.another().start()
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        with pytest.raises(OSError, match=f"cannot listen on {address}"):
+            await serving.another(address).start()
+    call = serving.process()
+    await told(call, headers())
+    call.cancel()
+
+
+async def test_a_socket_that_a_dead_picker_left_is_taken_over(short_directory: Path):
+    path = short_directory / "left.sock"
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(str(path))
+    serving = Serving(path)
+    await serving.transport.start()
+    call = serving.process()
+    await told(call, headers())
+    call.cancel()
+    await serving.channel.close()
+    await serving.transport.stop(0)
