@@ -1,0 +1,45 @@
+"""docs/headers.md names every header and every reason that there is, and no other."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from homing.core.config.models import Sessions
+from homing.core.placement.home import Reason
+from homing.ext_proc.picker import DESTINATION
+
+ROOT = Path(__file__).parents[2]
+DOCS = (ROOT / "docs" / "headers.md").read_text()
+TEMPLATES = "".join(path.read_text() for path in sorted((ROOT / "envoy").glob("*.j2")))
+CODE = "".join(path.read_text() for path in sorted((ROOT / "ext_proc").glob("*.py")))
+
+
+def section(title: str) -> str:
+    return DOCS.partition(f"## {title}\n")[2].partition("\n## ")[0]
+
+
+def first_column(text: str) -> list[str]:
+    return re.findall(r"^\| `([^`]+)` \|", text, re.MULTILINE)
+
+
+def test_the_reasons_are_the_pickers_and_envoys_own():
+    envoys = re.findall(r'headers:add\("x-homing-decision", "(\w+)"\)', TEMPLATES)
+    assert envoys == ["fallback"]
+    assert sorted(first_column(section("Reasons"))) == sorted([*Reason, *envoys])
+
+
+def test_every_header_of_ours_is_documented():
+    ours = set(re.findall(r"x-homing-[a-z]+", (TEMPLATES + CODE).lower()))
+    documented = {name for name in first_column(DOCS) if name.startswith("x-")}
+    assert documented == ours | {DESTINATION, "x-session-id"}
+
+
+def test_the_answers_headers_are_those_of_the_virtual_host():
+    set_there = re.findall(r"header: \{key: ([a-z-]+)", (ROOT / "envoy" / "virtual_host.yaml.j2").read_text())
+    assert first_column(section("What clients get")) == set_there
+
+
+def test_the_session_headers_are_the_defaults():
+    named = set(re.findall(r"`(x-[a-z-]*session-id)`", section("What clients send")))
+    assert named == set(Sessions().headers)

@@ -1,0 +1,152 @@
+"""What a picker exports, value by value, and that docs/metrics.md lists the same."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+
+from homing.core.fleet import Fleet, Pool, Replica
+from homing.core.placement.home import Placer, Reason
+from homing.core.placement.load import Load
+from homing.core.session import Homes
+from homing.ext_proc.events import BodyAnswer, Event, Reject, RequestBodyReceived, RequestHeadersReceived
+from homing.ext_proc.exchange import Stage
+from homing.ext_proc.metrics import COUNTERS, PickerCollector, ttft_histogram
+from homing.ext_proc.outcomes import Outcome
+from homing.ext_proc.picker import Counts, Picker
+
+ROOT = Path(__file__).parents[2]
+DOCS = (ROOT / "docs" / "metrics.md").read_text()
+REPLICAS = (Replica("gpu-a", "10.0.0.1:8000"), Replica("gpu-b", "10.0.0.2:8000", healthy=False))
+FLEET = Fleet((Pool("p", "served", ("alias",), replicas=REPLICAS),))
+ANY_EVENT: Event = RequestBodyReceived(b"")
+
+
+class Exporting:
+    """A picker with its registry."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        ttft = ttft_histogram(self.registry)
+        self.picker = Picker(
+            Placer(Homes(100.0, 2), Load(), b"secret", lambda n: 0),
+            lambda: 0.0,
+            lambda pool, replica, seconds: ttft.labels(pool, replica).observe(seconds),
+        )
+        self.registry.register(PickerCollector(self.picker))
+
+    def route(self, session: str, **more: bytes):
+        key = session.encode()
+        headers = {"x-session-id": key, "x-homing-given": key, "x-homing-key": b"/" + key}
+        headers |= {name.replace("_", "-"): value for name, value in more.items()}
+        return self.picker.route(RequestHeadersReceived(headers, "alias"))
+
+    def samples(self, name: str) -> dict[str, float]:
+        """Of one metric, by the labels as text."""
+        text = generate_latest(self.registry).decode()
+        return {
+            labels: float(value) for labels, value in re.findall(rf"^{name}((?:{{.*}})?) (\S+)$", text, re.MULTILINE)
+        }
+
+    def use_all(self) -> None:
+        """Everything that is counted happens at least once."""
+        routed = self.route("s", x_homing_odd=b"duplicate", x_homing_model=b"alias")
+        assert isinstance(routed.rewrite(b'{"model":"other"}'), Reject)
+        ref = dict(routed.set_headers)["x-homing-ref"].decode()
+        self.picker.violated(Stage.FRESH, ANY_EVENT)
+        self.picker.adopt(Fleet((Pool("p", "served", ("alias",), replicas=(REPLICAS[0], Replica("c", "10.0.0.3:1"))),)))
+        self.picker.finished(Outcome("p", "c", 200, 0.3, 1.0, 2, "hash", ref))
+        self.picker.finished(Outcome("p", "c", 200, None, 1.0, 1, "fallback", ""))
+
+
+@pytest.fixture
+def exporting() -> Exporting:
+    exporting = Exporting()
+    exporting.picker.adopt(FLEET)
+    return exporting
+
+
+def test_before_anything_happened(exporting: Exporting):
+    assert exporting.samples("homing_in_flight") == {
+        '{pool="p",replica="gpu-a"}': 0,
+        '{pool="p",replica="gpu-b"}': 0,
+    }
+    assert exporting.samples("homing_sessions") == {"": 0}
+    assert exporting.samples("homing_sessions_evicted_total") == {"": 0}
+    assert exporting.samples("homing_decisions_total") == {}
+
+
+def test_before_the_first_fleet():
+    assert Exporting().samples("homing_in_flight") == {}
+
+
+def test_what_happened_is_what_is_exported(exporting: Exporting):
+    exporting.use_all()
+    expected = {
+        "homing_decisions_total": {'{pool="p",reason="hash"}': 1},
+        "homing_fallbacks_total": {'{pool="p"}': 1},
+        "homing_outcomes_total": {'{pool="p",replica="c",status="2xx"}': 2},
+        "homing_retried_total": {'{pool="p"}': 1},
+        "homing_rehomed_total": {'{pool="p"}': 1},
+        "homing_rejected_total": {'{reason="hint"}': 1},
+        "homing_odd_session_ids_total": {'{kind="duplicate"}': 1},
+        "homing_protocol_violations_total": {'{stage="fresh"}': 1},
+        "homing_in_flight": {'{pool="p",replica="gpu-a"}': 1, '{pool="p",replica="c"}': 0},
+    }
+    assert {name: exporting.samples(name) for name in expected} == expected
+
+
+def test_sessions_and_evictions(exporting: Exporting):
+    for session in ("a", "b", "c"):
+        exporting.route(session).release()
+    assert exporting.samples("homing_sessions") == {"": 2}
+    assert exporting.samples("homing_sessions_evicted_total") == {"": 1}
+
+
+def test_time_to_first_token_falls_into_its_bucket(exporting: Exporting):
+    exporting.picker.finished(Outcome("p", "gpu-a", 200, 0.3, 1.0, 1, "home", ""))
+    buckets = exporting.samples("homing_ttft_seconds_bucket")
+    assert buckets['{le="0.25",pool="p",replica="gpu-a"}'] == 0
+    assert buckets['{le="0.5",pool="p",replica="gpu-a"}'] == 1
+    assert exporting.samples("homing_ttft_seconds_sum") == {'{pool="p",replica="gpu-a"}': 0.3}
+
+
+def test_every_count_of_the_picker_is_exported():
+    assert set(COUNTERS) == set(Counts.__dataclass_fields__)
+
+
+def exported(registry: CollectorRegistry) -> dict[str, tuple[str, frozenset[str]]]:
+    """Type and labels of each metric that has a sample."""
+    found = {}
+    for family in registry.collect():
+        name = family.name + ("_total" if family.type == "counter" else "")
+        for sample in family.samples:
+            found[name] = (family.type, frozenset(sample.labels) - {"le"})
+    return found
+
+
+def test_docs_and_code_agree_on_metrics_types_and_labels(exporting: Exporting):
+    exporting.use_all()
+    rows = re.findall(r"^\| `(homing_\w+)` \| (\w+) \| ([^|]*)\| [^|]+ \|$", DOCS, re.MULTILINE)
+    documented = {name: (kind, frozenset(re.findall(r"`(\w+)`", labels))) for name, kind, labels in rows}
+    assert exported(exporting.registry) == documented
+
+
+def documented_values(metric: str, label: str) -> set[str]:
+    return set(re.findall(rf"^\| `{metric}` \| `{label}` \| `(\w+)` \|", DOCS, re.MULTILINE))
+
+
+def test_docs_and_code_agree_on_the_values_of_labels():
+    made_in_envoy = re.findall(r'"x-homing-odd", "(\w+)"', (ROOT / "envoy" / "filters.yaml.j2").read_text())
+    assert documented_values("homing_decisions_total", "reason") == {*Reason, "none"}
+    assert documented_values("homing_protocol_violations_total", "stage") == {stage.name.lower() for stage in Stage}
+    assert documented_values("homing_odd_session_ids_total", "kind") == {"long", "non_ascii", *made_in_envoy}
+    assert documented_values("homing_rejected_total", "reason") == {"hint"}
+
+
+def test_a_rewritten_alias_counts_nothing_as_refused(exporting: Exporting):
+    assert exporting.route("s").rewrite(b'{"model":"alias"}') == BodyAnswer(b'{"model":"served"}')
+    assert exporting.samples("homing_rejected_total") == {}
