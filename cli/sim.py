@@ -19,6 +19,12 @@ _SHARE = click.FloatRange(min=0, max=1, min_open=True)
 _PRESETS = click.Choice(["h100-llama-8b", "a100-llama-8b"])  # of sim/presets.yaml, which --help need not read
 
 
+class CannotStartError(click.ClickException):
+    """One line that names the flag."""
+
+    exit_code = 2
+
+
 @click.command("sim", context_settings={"show_default": True})
 @click.option("--listen", default="127.0.0.1:8000", help="HOST:PORT; port 0 takes a free one.")
 @click.option("--id", "replica_id", default="sim", help="Name of this replica.")
@@ -104,24 +110,26 @@ def command(
     try:
         uvloop.run(serve(options, _bind("--listen", listen), _bind("--admin", admin) if admin else None))
     except OptionError as error:
-        raise click.UsageError(str(error)) from None
+        raise CannotStartError(str(error)) from None
 
 
 def _bind(flag: str, listen: str) -> socket.socket:
-    """Raises click.UsageError naming the address."""
-    import socket
+    """Raises CannotStartError naming the address."""
+    from homing.sim.server import bind
 
     host, _, port = listen.rpartition(":")
     if not host or not port.isdigit():
         raise click.BadParameter("must be HOST:PORT", param_hint=flag)
     try:
-        return socket.create_server((host.strip("[]"), int(port)), backlog=4096)
-    except (OSError, OverflowError) as error:
-        raise click.UsageError(f"{flag} {listen}: {error}") from None
+        return bind(host.strip("[]"), int(port))
+    except OverflowError:
+        raise click.BadParameter("must be HOST:PORT", param_hint=flag) from None
+    except OSError as error:
+        raise CannotStartError(f"{flag} {listen}: {error.strerror or error}") from None
 
 
 def _kv_events(text: str | None) -> KvEventsConfig:
-    """Raises click.UsageError for what is not vLLM's configuration, and when there is no ZeroMQ."""
+    """Raises CannotStartError for what is not vLLM's configuration, and when there is no ZeroMQ."""
     import importlib.util
 
     import msgspec
@@ -133,7 +141,7 @@ def _kv_events(text: str | None) -> KvEventsConfig:
     try:
         config = msgspec.json.decode(text, type=KvEventsConfig)
     except msgspec.DecodeError as error:
-        raise click.UsageError(f"--kv-events-config: {error}") from None
+        raise CannotStartError(f"--kv-events-config: {error}") from None
     if config.enable_kv_cache_events and importlib.util.find_spec("zmq") is None:
-        raise click.UsageError("--kv-events-config needs pyzmq: pip install 'homing[sim]'")
+        raise CannotStartError("--kv-events-config needs pyzmq: pip install 'homing[sim]'")
     return config

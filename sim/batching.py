@@ -89,7 +89,8 @@ class BatchingEngine:
         moved = self._end(self._step) if self._step is not None else []
         start_s = due_s if now_s - due_s <= MAX_LAG_S else now_s
         self._step = self._begin(start_s)
-        self._idle_until_s = None
+        # Whoever is left waiting with nothing running came after `start_s`.
+        self._idle_until_s = self._queue[0].arrived_s if self._step is None and self._queue else None
         return moved
 
     def _begin(self, now_s: float) -> Step | None:
@@ -130,6 +131,8 @@ class BatchingEngine:
     def _schedule_waiting(self, scheduled: dict[Sequence, int], budget: int, now_s: float) -> None:
         while self._queue and budget > 0 and len(self._running) < self._limits.max_num_seqs:
             sequence = self._queue[0]
+            if sequence.arrived_s > now_s:
+                return  # the loop is late, and simulated time is still before its arrival
             found = self._slots.find(sequence)
             reused = len(found) * self.cache.shape.block_size
             tokens = min(len(sequence.tokens) - reused, budget)
@@ -141,7 +144,7 @@ class BatchingEngine:
             self._queue.popleft()
             self._running.append(sequence)
             if sequence.scheduled_s is None:
-                sequence.scheduled_s = max(now_s, sequence.arrived_s)
+                sequence.scheduled_s = now_s
             scheduled[sequence] = tokens
             budget -= tokens
 
@@ -153,8 +156,8 @@ class BatchingEngine:
             sequence.computed += tokens
             if sequence.computed < len(sequence.tokens):
                 continue  # its prompt is not done
-            sequence.tokens.append(sequence.sampler.take())
-            if sequence.output_tokens >= sequence.max_tokens:
+            sequence.emit(step.end_s)
+            if sequence.full:
                 self.finish(sequence, FinishReason.LENGTH)
             moved.append(sequence)
         return moved

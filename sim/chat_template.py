@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import jinja2
 from jinja2.ext import LoopControlExtension
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+from homing.sim.conversations import Message
 from homing.sim.errors import BadRequestError
 from homing.sim.tokenizer import BOS
-
-Message = Mapping[str, Any]
 
 # ChatML, as Qwen and others have it.
 DEFAULT_TEMPLATE = """\
@@ -35,8 +34,8 @@ DEFAULT_TEMPLATE = """\
 class RenderOptions:
     add_generation_prompt: bool = True
     continue_final_message: bool = False
-    tools: list[dict[str, Any]] | None = None
-    template_kwargs: Mapping[str, Any] | None = None
+    tools: Sequence[Mapping[str, object]] | None = None
+    template_kwargs: Mapping[str, object] | None = None
 
 
 class ChatTemplate:
@@ -51,7 +50,7 @@ class ChatTemplate:
         environment.globals["strftime_now"] = lambda form: datetime.now().strftime(form)
         self._template = environment.from_string(source)
 
-    def render(self, messages: list[dict[str, Any]], options: RenderOptions) -> str:
+    def render(self, messages: Sequence[Message], options: RenderOptions) -> str:
         """Raises BadRequestError with the template's own words, as vLLM does."""
         if options.continue_final_message and options.add_generation_prompt:
             raise BadRequestError("Cannot set both `continue_final_message` and `add_generation_prompt` to True.")
@@ -70,7 +69,7 @@ class ChatTemplate:
         return _cut_after(text, conversation) if options.continue_final_message else text
 
 
-def _flat(message: Message) -> dict[str, Any]:
+def _flat(message: Message) -> dict[str, object]:
     """vLLM's `string` content format: text parts joined by line breaks."""
     role = message.get("role")
     if not isinstance(role, str):
@@ -94,9 +93,9 @@ def _part_text(part: object) -> str:
     raise BadRequestError("A content part must be an object.", "messages")
 
 
-def _cut_after(text: str, conversation: list[dict[str, Any]]) -> str:
+def _cut_after(text: str, conversation: Sequence[Message]) -> str:
     """The prompt up to the end of the final message, so that the model goes on with it."""
-    final = (conversation[-1].get("content") or "").strip() if conversation else ""
+    final = str(conversation[-1].get("content") or "").strip() if conversation else ""
     at = text.rfind(final)
     if not final or at < 0:
         raise BadRequestError("continue_final_message is set but the final message does not appear in the chat.")

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+
+Message = Mapping[str, object]  # as the client sent it: a chat template may look at every field
 
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
     """The messages up to and with one response, and the response as it was sent."""
 
-    messages: tuple[dict[str, Any], ...]
+    messages: tuple[Message, ...]
     response: bytes
 
 

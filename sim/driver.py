@@ -15,7 +15,7 @@ from homing.sim.sequence import FinishReason, Sequence
 class Observer(Protocol):
     """Hears of every token; the metrics."""
 
-    def token(self, sequence: Sequence, now_s: float) -> None: ...
+    def token(self, sequence: Sequence) -> None: ...
 
     def finished(self, sequence: Sequence, now_s: float) -> None: ...
 
@@ -77,7 +77,7 @@ class Driver:
         now_s = self.now_s
         for sequence in self.engine.advance(now_s):
             if sequence.finish_reason is not FinishReason.ABORT:
-                self._observer.token(sequence, now_s)
+                self._observer.token(sequence)
             self._report(sequence, now_s)
         self._tell_cache_events()
         self._arm()

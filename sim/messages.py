@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import msgspec
 from starlette.responses import Response
 
 from homing.sim.chat_template import RenderOptions
+from homing.sim.conversations import Message
 from homing.sim.errors import BadRequestError, RequestError
 from homing.sim.generation import Delta, Generation
 from homing.sim.replica import Replica, new_id
@@ -17,11 +17,11 @@ from homing.sim.sequence import FinishReason
 from homing.sim.serving import Collected, StreamingAnswer, json_response, named_sse
 from homing.sim.tokenizer import TokenIds
 
-Blocks = list[dict[str, Any]]
+Blocks = list[dict[str, object]]
 
 
 class Prompt(Sampling, kw_only=True):
-    messages: list[dict[str, Any]]
+    messages: list[dict[str, object]]
     system: str | Blocks | None = None
     stop_sequences: list[str] | None = None
 
@@ -134,13 +134,13 @@ def _prompt(replica: Replica, request: Prompt) -> TokenIds:
     system = request.system
     if isinstance(system, list):
         system = "".join(_text(block) for block in system)
-    conversation: list[dict[str, Any]] = [{"role": "system", "content": system}] if system else []
+    conversation: list[Message] = [{"role": "system", "content": system}] if system else []
     for message in request.messages:
         conversation += _chat_messages(message)
     return replica.encode(replica.template.render(conversation, RenderOptions()), add_special_tokens=False)
 
 
-def _chat_messages(message: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _chat_messages(message: Message) -> Iterator[Message]:
     """One of Anthropic's messages as OpenAI's: tool results are messages of their own there."""
     role, content = message.get("role"), message.get("content")
     if not isinstance(content, list):

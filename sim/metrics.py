@@ -96,24 +96,22 @@ class Metrics:
         for reason in FinishReason:
             self._success.labels(model, "0", reason.value)
 
-    def token(self, sequence: Sequence, now_s: float) -> None:
+    def token(self, sequence: Sequence) -> None:
         self._output_tokens.inc()
-        if sequence.first_token_s is None:
-            scheduled_s = now_s if sequence.scheduled_s is None else sequence.scheduled_s
-            sequence.first_token_s = now_s
+        if sequence.itl_s is not None:
+            self._itl.observe(sequence.itl_s)
+        elif sequence.first_token_s is not None and sequence.scheduled_s is not None:
             self._prompt_tokens.inc(sequence.prompt_tokens)
-            self._ttft.observe(now_s - sequence.arrived_s)
-            self._queue.observe(scheduled_s - sequence.arrived_s)
-            self._prefill.observe(now_s - scheduled_s)
-        elif sequence.last_token_s is not None:
-            self._itl.observe(now_s - sequence.last_token_s)
-        sequence.last_token_s = now_s
+            self._ttft.observe(sequence.first_token_s - sequence.arrived_s)
+            self._queue.observe(sequence.scheduled_s - sequence.arrived_s)
+            self._prefill.observe(sequence.first_token_s - sequence.scheduled_s)
 
     def finished(self, sequence: Sequence, now_s: float) -> None:
         if sequence.finish_reason is None:
             return
+        end_s = sequence.last_token_s if sequence.full and sequence.last_token_s is not None else now_s
         self._success.labels(self._model, "0", sequence.finish_reason.value).inc()
-        self._e2e.observe(now_s - sequence.arrived_s)
+        self._e2e.observe(end_s - sequence.arrived_s)
         self._prompt_sizes.observe(sequence.prompt_tokens)
         self._output_sizes.observe(sequence.output_tokens)
 

@@ -76,7 +76,7 @@ class PacedEngine:
         for due_s, _, sequence in due:
             if sequence.finished:
                 continue
-            self._emit(sequence)
+            self._emit(sequence, due_s)
             moved.append(sequence)
             if not sequence.finished:
                 heapq.heappush(self._due, (due_s + self._itl_s * self.slowdown, next(self._order), sequence))
@@ -94,11 +94,11 @@ class PacedEngine:
             sequence.scheduled_s = now_s
             heapq.heappush(self._due, (now_s + self._ttft_s * self.slowdown, next(self._order), sequence))
 
-    def _emit(self, sequence: Sequence) -> None:
+    def _emit(self, sequence: Sequence, at_s: float) -> None:
         # A token's KV exists once the next token is computed; the last one's never does.
         self._slots.commit(sequence, len(sequence.tokens))
-        sequence.tokens.append(sequence.sampler.take())
-        if sequence.output_tokens >= sequence.max_tokens:
+        sequence.emit(at_s)
+        if sequence.full:
             self.finish(sequence, FinishReason.LENGTH)
 
     def _drop_finished(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -58,10 +58,10 @@ class Sampling(msgspec.Struct, kw_only=True):
 
 
 class ChatRequest(Sampling, kw_only=True):
-    messages: list[dict[str, Any]]  # as the client sent them: the chat template sees every field
+    messages: list[dict[str, object]]  # as the client sent them: the chat template sees every field
     max_completion_tokens: int | None = None
-    tools: list[dict[str, Any]] | None = None
-    chat_template_kwargs: dict[str, Any] | None = None
+    tools: list[dict[str, object]] | None = None
+    chat_template_kwargs: dict[str, object] | None = None
     add_generation_prompt: bool = True
     continue_final_message: bool = False
     add_special_tokens: bool = False

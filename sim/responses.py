@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import msgspec
 from starlette.responses import Response
 
 from homing.sim import response_shapes as shapes
 from homing.sim.chat_template import RenderOptions
-from homing.sim.conversations import Conversation
+from homing.sim.conversations import Conversation, Message
 from homing.sim.errors import BadRequestError, RequestError
 from homing.sim.generation import Delta, Generation
 from homing.sim.replica import Replica, new_id
@@ -19,11 +18,11 @@ from homing.sim.requests import DEFAULT_MAX_TOKENS, Sampling, parse
 from homing.sim.sequence import FinishReason
 from homing.sim.serving import Collected, StreamingAnswer, named_sse
 
-Messages = list[dict[str, Any]]
+Items = list[dict[str, object]]
 
 
 class ResponsesRequest(Sampling, kw_only=True):
-    input: str | Messages
+    input: str | Items
     instructions: str | None = None
     previous_response_id: str | None = None
     max_output_tokens: int | None = None
@@ -55,12 +54,12 @@ def responses(replica: Replica, body: bytes, headers: Mapping[str, str]) -> Resp
     replica.identity.check_model(request.model)
     request.check()
     if request.previous_response_id is None:
-        history: tuple[dict[str, Any], ...] = ()
+        history: tuple[Message, ...] = ()
     else:
         history = _conversation(replica, request.previous_response_id).messages
-    messages = [*history, *_messages(request.input)]
+    messages: list[Message] = [*history, *_messages(request.input)]
     # Instructions are of one response: the next one brings its own.
-    system = [{"role": "system", "content": request.instructions}] if request.instructions else []
+    system: list[Message] = [{"role": "system", "content": request.instructions}] if request.instructions else []
     text = replica.template.render([*system, *messages], RenderOptions())
     generation = replica.generation(request, [replica.encode(text, add_special_tokens=False)])
     return ResponsesAnswer(replica, request, generation, messages)
@@ -80,11 +79,11 @@ def _conversation(replica: Replica, response_id: str) -> Conversation:
     return found
 
 
-def _messages(given: str | Messages) -> Messages:
+def _messages(given: str | Items) -> list[Message]:
     """Input items as chat messages. Items that only a real model makes use of are left out."""
     if isinstance(given, str):
         return [{"role": "user", "content": given}]
-    messages = []
+    messages: list[Message] = []
     for item in given:
         kind = item.get("type", "message")
         if kind == "message":
@@ -101,7 +100,9 @@ def _messages(given: str | Messages) -> Messages:
 
 
 class ResponsesAnswer(StreamingAnswer):
-    def __init__(self, replica: Replica, request: ResponsesRequest, generation: Generation, messages: Messages) -> None:
+    def __init__(
+        self, replica: Replica, request: ResponsesRequest, generation: Generation, messages: list[Message]
+    ) -> None:
         super().__init__(generation, stream=bool(request.stream))
         self._replica = replica
         self._request = request

@@ -44,9 +44,23 @@ class Sequence:
     scheduled_s: float | None = None
     first_token_s: float | None = None
     last_token_s: float | None = None
+    itl_s: float | None = None  # between its last two tokens
 
     def __post_init__(self) -> None:
         self.prompt_tokens = len(self.tokens)
+
+    def emit(self, at_s: float) -> None:
+        """The next token comes at `at_s`."""
+        self.tokens.append(self.sampler.take())
+        if self.last_token_s is None:
+            self.first_token_s = at_s
+        else:
+            self.itl_s = at_s - self.last_token_s
+        self.last_token_s = at_s
+
+    @property
+    def full(self) -> bool:
+        return self.output_tokens >= self.max_tokens
 
     @property
     def output_tokens(self) -> int:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import uvicorn
+from jinja2 import TemplateSyntaxError
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
@@ -45,6 +46,12 @@ class Options:
     adds_bos: bool = False
     kv_events: KvEventsConfig = field(default_factory=KvEventsConfig)
     kv_events_format: EventFormat = EventFormat.MAP
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A listening socket; port 0 takes a free one. Raises OSError, or OverflowError for a port that is none."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    return socket.create_server((host, port), family=family, backlog=BACKLOG)
 
 
 class Server(uvicorn.Server):
@@ -107,7 +114,7 @@ class Life:
         replica = Replica(
             identity=Identity(options.replica_id, options.model, max_model_len),
             tokenizer=tokenizer,
-            template=ChatTemplate() if options.chat_template is None else ChatTemplate(options.chat_template),
+            template=_template(options.chat_template),
             words=WordModel(tokenizer, options.seed),
             driver=self.driver,
             metrics=metrics,
@@ -119,6 +126,15 @@ class Life:
         self.driver.close()
         if self._publisher is not None:
             self._publisher.close()
+
+
+def _template(source: str | None) -> ChatTemplate:
+    if source is None:
+        return ChatTemplate()
+    try:
+        return ChatTemplate(source)
+    except TemplateSyntaxError as error:
+        raise OptionError(f"--chat-template: line {error.lineno}: {error.message}") from None
 
 
 class Process:
@@ -167,7 +183,7 @@ class Process:
                 return
             self.life += 1
             self._current = Life(self._options, self.faults)
-            listener = socket.create_server(address, backlog=BACKLOG)
+            listener = bind(*address)
 
 
 async def serve(options: Options, listener: socket.socket, admin: socket.socket | None = None) -> None:

@@ -35,7 +35,7 @@ class Slots:
         sequence.blocks = [*found, *fresh]
         sequence.registered = len(found)
         sequence.computed = len(found) * self._size
-        if sequence.preemptions == 0:  # vLLM counts the look-ups of resumed sequences apart, and exports neither
+        if sequence.preemptions == 0:  # vLLM counts the look-ups of resumed sequences apart
             sequence.cached_tokens = sequence.computed
             if self._prefix_caching and sequence.reads_cache:
                 self._counters.prefix_queries += len(sequence.tokens)

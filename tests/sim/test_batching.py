@@ -186,6 +186,27 @@ def test_a_loop_that_was_away_long_does_not_run_after_the_time():
     assert engine.due_s == 61.0
 
 
+def test_one_that_comes_while_the_loop_is_late_is_not_served_before_it_came():
+    engine, _ = build()
+    first, second = sequence([1]), sequence([2])
+    engine.submit(first, 0.0)
+    engine.advance(0.0)
+    engine.submit(second, 1.25)
+    assert list(engine.advance(1.3)) == [first]
+    assert engine.due_s == 1.25
+    assert run(engine) == [(2.25, second)]
+    assert (second.scheduled_s, second.first_token_s) == (1.25, 2.25)
+
+
+def test_times_are_those_of_the_steps_however_late_the_loop():
+    engine, _ = build()
+    one = sequence([1], 3)
+    engine.submit(one, 0.0)
+    for now in (0.1, 1.4, 2.2, 3.3):
+        engine.advance(now)
+    assert (one.first_token_s, one.itl_s, one.last_token_s) == (1.0, 1.0, 3.0)
+
+
 def test_a_little_lag_does_not_shift_the_steps():
     engine, _ = build()
     engine.submit(sequence([1], 5), 0.0)
