@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-import trustme
 from click.testing import CliRunner
 from e2e.dropin import DropIn, Pasted, read_envoy, read_fragments
 from e2e.stack import replica_ids
-from e2e.strangers_stack import PLAIN, STRICT_DNS, TLS, Stranger, validate
+from e2e.strangers_stack import PLAIN, STRICT_DNS, TLS, Stranger, validate, write_certificate
 
 from homing.cli.main import main
 from homing.control.envoy_config import stamp
@@ -64,15 +63,8 @@ def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Bench:
     wiring = ["--picker", "unix:/run/homing/picker.sock", "--standby", "unix:/run/homing/standby.sock"]
     result = CliRunner().invoke(main, ["render", "envoy", "-c", str(file), "--all-fragments", *wiring])
     assert result.exit_code == 0, result.output
-    return Bench(stranger, stranger.envoy(ports, tmp_path, SHOP=18100), read_fragments(result.output), tmp_path)
-
-
-def write_certificate(directory: Path) -> trustme.CA:
-    authority = trustme.CA()
-    certificate = authority.issue_cert("*.example.test")
-    certificate.cert_chain_pems[0].write_to_path(str(directory / "cert.pem"))
-    certificate.private_key_pem.write_to_path(str(directory / "key.pem"))
-    return authority
+    more = {"SHOP": 18100, "CERT": tmp_path / "cert.pem", "KEY": tmp_path / "key.pem"}
+    return Bench(stranger, stranger.envoy(ports, tmp_path, **more), read_fragments(result.output), tmp_path)
 
 
 def test_the_stranger_s_own_configuration_is_valid(bench: Bench) -> None:
