@@ -157,8 +157,8 @@ class BatchingEngine:
             if sequence.computed < len(sequence.tokens):
                 continue  # its prompt is not done
             sequence.emit(step.end_s)
-            if sequence.full:
-                self.finish(sequence, FinishReason.LENGTH)
+            if (reason := sequence.complete) is not None:
+                self.finish(sequence, reason)
             moved.append(sequence)
         return moved
 

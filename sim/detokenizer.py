@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 from collections.abc import Iterable
 
+from homing.sim.sequence import Sampler
 from homing.sim.tokenizer import Tokenizer
 
 
@@ -33,3 +34,20 @@ class TextStream:
         certain = len(text) if last else max(len(text) - self._hold, 0)
         self._held = text[certain:]
         return text[:certain]
+
+
+class StopWatch:
+    """A sampler that ends with the token that completes a stop string, whoever reads the text, and when."""
+
+    def __init__(self, sampler: Sampler, text: TextStream) -> None:
+        self._sampler = sampler
+        self._text = text
+
+    @property
+    def stopped(self) -> bool:
+        return self._text.stopped is not None
+
+    def take(self) -> int:
+        token = self._sampler.take()
+        self._text.push((token,))
+        return token

@@ -49,11 +49,9 @@ class Choice:
         start = self._seen - self.sequence.prompt_tokens
         self._seen += len(new)
         text = self.text.push(new, last=finished)
-        stop = self.text.stopped
-        self.reported = finished or stop is not None
-        reason = FinishReason.STOP if stop is not None else self.sequence.finish_reason
+        self.reported = finished
         guesses = self._guesses[start : start + len(new)]
-        return Delta(self.index, text, new, reason if self.reported else None, stop, guesses)
+        return Delta(self.index, text, new, self.sequence.finish_reason, self.text.stopped, guesses)
 
 
 class Generation:
@@ -96,7 +94,5 @@ class Generation:
             for choice in open_choices:
                 delta = choice.look()
                 if delta is not None:
-                    if choice.text.stopped is not None:
-                        self._driver.finish(choice.sequence, FinishReason.STOP)
                     yield delta
             open_choices = [c for c in open_choices if not c.reported]

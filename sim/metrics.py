@@ -109,7 +109,8 @@ class Metrics:
     def finished(self, sequence: Sequence, now_s: float) -> None:
         if sequence.finish_reason is None:
             return
-        end_s = sequence.last_token_s if sequence.full and sequence.last_token_s is not None else now_s
+        end_s = None if sequence.finish_reason is FinishReason.ABORT else sequence.last_token_s
+        end_s = now_s if end_s is None else end_s
         self._success.labels(self._model, "0", sequence.finish_reason.value).inc()
         self._e2e.observe(end_s - sequence.arrived_s)
         self._prompt_sizes.observe(sequence.prompt_tokens)

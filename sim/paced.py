@@ -98,8 +98,8 @@ class PacedEngine:
         # A token's KV exists once the next token is computed; the last one's never does.
         self._slots.commit(sequence, len(sequence.tokens))
         sequence.emit(at_s)
-        if sequence.full:
-            self.finish(sequence, FinishReason.LENGTH)
+        if (reason := sequence.complete) is not None:
+            self.finish(sequence, reason)
 
     def _drop_finished(self) -> None:
         while self._due and self._due[0][2].finished:

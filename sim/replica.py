@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from homing.sim.chat_template import ChatTemplate
 from homing.sim.conversations import Conversations
-from homing.sim.detokenizer import TextStream
+from homing.sim.detokenizer import StopWatch, TextStream
 from homing.sim.driver import Driver
 from homing.sim.errors import BadRequestError, ContextTooLongError, ModelNotFoundError
 from homing.sim.generation import Choice, Generation
@@ -68,14 +68,15 @@ class Replica:
             for number in range(request.choices):
                 variant = b"" if request.seed is None and number == 0 else f"{request.seed}/{number}".encode()
                 words = self.words.start(prompt, variant, keep_guesses)
+                stops = request.stops
                 sequence = Tokens(
                     tokens=prompt[:],
                     max_tokens=limit,
-                    sampler=words,
+                    sampler=StopWatch(words, TextStream(self.tokenizer, stops)) if stops else words,
                     salt=request.cache_salt or "",
                     reads_cache=reads_cache,
                 )
-                text = TextStream(self.tokenizer, request.stops)
+                text = TextStream(self.tokenizer, stops)
                 choices.append(Choice(len(choices), sequence, text, words.guesses))
         return Generation(self.driver, choices, request.choices)
 

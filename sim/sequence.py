@@ -16,6 +16,11 @@ class FinishReason(StrEnum):
 
 
 class Sampler(Protocol):
+    @property
+    def stopped(self) -> bool:
+        """Whether the token taken last was the end of the answer."""
+        ...
+
     def take(self) -> int:
         """The next token. Called once a token, in order."""
         ...
@@ -59,8 +64,11 @@ class Sequence:
         self.last_token_s = at_s
 
     @property
-    def full(self) -> bool:
-        return self.output_tokens >= self.max_tokens
+    def complete(self) -> FinishReason | None:
+        """Why no further token is to come, if so."""
+        if self.sampler.stopped:
+            return FinishReason.STOP
+        return FinishReason.LENGTH if self.output_tokens >= self.max_tokens else None
 
     @property
     def output_tokens(self) -> int:

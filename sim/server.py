@@ -85,6 +85,8 @@ class Server(uvicorn.Server):
 
     def drop(self) -> None:
         """End now, with every connection, as a killed process does."""
+        for listening in self.servers:
+            listening.close()
         for connection in list(self.server_state.connections):
             if isinstance(connection, H11Protocol):
                 connection.transport.abort()

@@ -46,9 +46,10 @@ class WordModel:
 class Words:
     """One answer, token by token, without end."""
 
-    __slots__ = ("_candidates", "_hash", "_keep", "_next", "guesses")
+    __slots__ = ("_candidates", "_hash", "_keep", "_next", "guesses", "stopped")
 
     def __init__(self, state: xxhash.xxh3_64, first: tuple[int, ...], following: tuple[int, ...], keep: int) -> None:
+        self.stopped = False  # never: the sim has no end-of-answer token
         self.guesses: list[Guess] = []  # of each token taken
         self._hash = state
         self._candidates = first

@@ -13,11 +13,18 @@ from homing.sim.tokenizer import token_ids
 
 
 class Counting:
-    def __init__(self) -> None:
+    """Says 1000, 1001, ... and stops after `last`."""
+
+    stopped = False
+
+    def __init__(self, last: int | None = None) -> None:
         self._numbers = count(1000)
+        self._last = last
 
     def take(self) -> int:
-        return next(self._numbers)
+        number = next(self._numbers)
+        self.stopped = number == self._last
+        return number
 
 
 @dataclass
@@ -51,6 +58,15 @@ def run(engine, until_s=1000.0):
     while (due := engine.due_s) is not None and due <= until_s:
         history += [(due, moved) for moved in engine.advance(due)]
     return history
+
+
+def test_a_sequence_ends_when_its_sampler_stops():
+    engine, _ = build()
+    one = Sequence(tokens=token_ids([1]), max_tokens=9, sampler=Counting(last=1002))
+    engine.submit(one, 0.0)
+    run(engine)
+    assert (list(one.output), one.finish_reason) == ([1000, 1001, 1002], FinishReason.STOP)
+    assert engine.cache.usage == 0.0
 
 
 def test_a_sequence_gets_its_first_token_after_one_step_and_one_a_step_from_then_on():

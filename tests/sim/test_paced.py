@@ -9,11 +9,18 @@ from homing.sim.tokenizer import token_ids
 
 
 class Counting:
-    def __init__(self) -> None:
+    """Says 1000, 1001, ... and stops after `last`."""
+
+    stopped = False
+
+    def __init__(self, last: int | None = None) -> None:
         self._numbers = count(1000)
+        self._last = last
 
     def take(self) -> int:
-        return next(self._numbers)
+        number = next(self._numbers)
+        self.stopped = number == self._last
+        return number
 
 
 def sequence(tokens, max_tokens):
@@ -31,6 +38,15 @@ def run_until_idle(engine):
     while (due := engine.due_s) is not None:
         times += [(due, moved) for moved in engine.advance(due)]
     return times
+
+
+def test_a_sequence_ends_when_its_sampler_stops():
+    paced = engine()
+    one = Sequence(tokens=token_ids([1]), max_tokens=9, sampler=Counting(last=1002))
+    paced.submit(one, 0.0)
+    run_until_idle(paced)
+    assert (list(one.output), one.finish_reason) == ([1000, 1001, 1002], FinishReason.STOP)
+    assert paced.cache.usage == 0.0
 
 
 def test_tokens_come_at_their_times():
