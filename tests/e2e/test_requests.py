@@ -23,6 +23,13 @@ def chat(**members: Any) -> bytes:
     return json.dumps(members).encode()
 
 
+FORM_TYPE = (("content-type", "multipart/form-data; boundary=b"),)
+FORM = (
+    b'--b\r\nContent-Disposition: form-data; name="model"\r\n\r\nmodel-b\r\n'
+    b'--b\r\nContent-Disposition: form-data; name="file"; filename="a.wav"\r\n\r\n{"x":1}\r\n--b--\r\n'
+)
+
+
 @dataclass(frozen=True)
 class Case:
     name: str
@@ -83,6 +90,10 @@ CASES = [
     Case("id that is not UTF-8", headers=with_headers(("x-session-id", b"\xff\xfe")), decisions=("hash", "home")),
     Case("a replica named by the client", headers=with_headers(("x-gateway-destination-endpoint", "127.0.0.1:1")), decisions=("new",), pool="pool-a"),
     Case("our headers from a client", headers=with_headers(("x-homing-key", "/k"), ("x-homing-given", "k"), ("x-homing-decision", "home"), ("x-homing-odd", "long"), ("x-homing-parse", "1"), ("x-homing-anything", "x")), decisions=("new",), pool="pool-a"),
+    Case("a form with the model before the file", FORM, FORM_TYPE, path="/v1/audio/transcriptions", status=404, pool="pool-b"),
+    Case("a form without a model", FORM.replace(b"model", b"other"), FORM_TYPE, path="/v1/audio/transcriptions", status=400, error="The request names no model, and there are several: model-a, chat, model-b."),
+    Case("JSON that does not say so", MIDDLE, (("content-type", "text/plain"),), status=400, error="The request names no model, and there are several: model-a, chat, model-b."),
+    Case("JSON without a type", MIDDLE, (), pool="pool-b"),
     Case("legacy completions", b'{"model":"model-a","prompt":"hello"}', path="/v1/completions", pool="pool-a"),
 ]  # fmt: skip
 
@@ -119,6 +130,12 @@ def test_one_pool_takes_requests_that_name_no_model(one_pool: StaticStack) -> No
     answer = httpx.post(f"{one_pool.url}/v1/chat/completions", json={"messages": USER}, trust_env=False)
     assert answer.status_code == 200
     assert answer.json()["model"] == "only-model"
+
+
+def test_one_pool_takes_forms_and_other_paths(one_pool: StaticStack) -> None:
+    form = httpx.post(f"{one_pool.url}/v1/audio/transcriptions", files={"file": b"x"}, trust_env=False)
+    assert (form.status_code, form.headers["x-homing-replica"][:5]) == (404, "only-")  # the engine's own answer
+    assert httpx.get(f"{one_pool.url}/health", trust_env=False).status_code == 200
 
 
 def test_one_pool_refuses_an_unknown_model_by_name(one_pool: StaticStack) -> None:
