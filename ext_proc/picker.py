@@ -66,8 +66,10 @@ class Picker:
         if pool is None:  # an unknown model: Envoy's own route answers it
             return RoutedRequest(self, None, None, request.model)
         arrival = Arrival(key, given="x-homing-given" in headers)
-        # no id: not through our filters; one minted from nothing would be the same for everybody
-        decision = self.placer.place(pool, arrival, self._clock()) if key.session else None
+        # no id: not through our filters; one minted from nothing would be the same for everybody.
+        # no body (a probe, a list): begins no conversation, and Envoy spreads it well enough alone
+        placeable = key.session and (arrival.given or request.has_body)
+        decision = self.placer.place(pool, arrival, self._clock()) if placeable else None
         self.counts.decisions[pool.pool.id, decision.reason if decision else "none"] += 1
         if decision is not None:
             self.placer.load.begin(decision.place)

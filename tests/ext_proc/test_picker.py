@@ -318,3 +318,17 @@ def test_an_adopted_fleet_is_named_by_its_version(picking: Picking):
     picking.picker.adopt(changed)
     assert picking.picker.version == changed.version
     assert picking.picker.fleet.by_id["p"].member("gpu-0") is None
+
+
+def test_a_request_without_a_body_begins_no_session(picking: Picking) -> None:
+    """A load balancer's probe each second would fill the table of homes."""
+    headers = {"x-session-id": b"minted-by-envoy", "x-homing-key": b"/minted-by-envoy"}
+    routed = picking.picker.route(RequestHeadersReceived(headers, None, has_body=False))
+    assert routed.set_headers == ()
+    assert len(picking.picker.placer.homes) == 0
+
+
+def test_a_request_without_a_body_goes_home_with_its_session(picking: Picking) -> None:
+    headers = {"x-session-id": b"s", "x-homing-key": b"/s", "x-homing-given": b"s"}
+    routed = picking.picker.route(RequestHeadersReceived(headers, "served", has_body=False))
+    assert dict(routed.set_headers)["x-gateway-destination-endpoint"].startswith(home().address.encode())
