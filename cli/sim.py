@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 import click
@@ -15,6 +16,7 @@ _COUNT = click.IntRange(min=1)
 _BLOCKS = click.IntRange(min=2)  # one is reserved
 _MS = click.FloatRange(min=0)
 _FACTOR = click.FloatRange(min=0, min_open=True)
+_PATH = click.Path(exists=True, path_type=Path)
 _SHARE = click.FloatRange(min=0, max=1, min_open=True)
 _PRESETS = click.Choice(["h100-llama-8b", "a100-llama-8b"])  # of sim/presets.yaml, which --help need not read
 
@@ -42,6 +44,7 @@ class CannotStartError(click.ClickException):
 @click.option("--num-gpu-blocks-override", "num_gpu_blocks", type=_BLOCKS, help="KV blocks.")
 @click.option("--gpu-memory-utilization", type=_SHARE, default=0.9, help="With a preset: share for weights and KV.")
 @click.option("--chat-template", type=click.File(), help="A Jinja file; default ChatML.")
+@click.option("--tokenizer", type=_PATH, help="tokenizer.json, or a model's directory; needs the extra `sim`.")
 @click.option("--add-bos-token", "adds_bos", is_flag=True, help="Encoding adds a token at the beginning.")
 @click.option("--kv-events-config", help="JSON, as vLLM's; needs the extra `sim`.")
 @click.option("--kv-events-format", type=click.Choice(["map", "array"]), default="map", help="vLLM >= 0.24 sends maps.")
@@ -64,6 +67,7 @@ def command(
     num_gpu_blocks: int | None,
     gpu_memory_utilization: float,
     chat_template: TextIO | None,
+    tokenizer: Path | None,
     adds_bos: bool,
     kv_events_config: str | None,
     kv_events_format: str,
@@ -79,6 +83,8 @@ def command(
     from homing.sim.kv_events import EventFormat
     from homing.sim.server import Options, serve
 
+    if tokenizer is not None:
+        _need("tokenizers", "--tokenizer")
     if preset and (ttft_ms is not None or itl_ms is not None):
         raise click.UsageError("--ttft-ms and --itl-ms do not go with --preset, which has times of its own")
     engine = EngineOptions(
@@ -101,6 +107,7 @@ def command(
         seed,
         time_scale,
         chat_template=chat_template.read() if chat_template else None,
+        tokenizer=tokenizer,
         adds_bos=adds_bos,
         kv_events=_kv_events(kv_events_config),
         kv_events_format=EventFormat(kv_events_format),
@@ -130,8 +137,6 @@ def _bind(flag: str, listen: str) -> socket.socket:
 
 def _kv_events(text: str | None) -> KvEventsConfig:
     """Raises CannotStartError for what is not vLLM's configuration, and when there is no ZeroMQ."""
-    import importlib.util
-
     import msgspec
 
     from homing.sim.kv_events import KvEventsConfig
@@ -142,6 +147,14 @@ def _kv_events(text: str | None) -> KvEventsConfig:
         config = msgspec.json.decode(text, type=KvEventsConfig)
     except msgspec.DecodeError as error:
         raise CannotStartError(f"--kv-events-config: {error}") from None
-    if config.enable_kv_cache_events and importlib.util.find_spec("zmq") is None:
-        raise CannotStartError("--kv-events-config needs pyzmq: pip install 'homing[sim]'")
+    if config.enable_kv_cache_events:
+        _need("zmq", "--kv-events-config")
     return config
+
+
+def _need(module: str, flag: str) -> None:
+    """Raises CannotStartError when the extra is not installed."""
+    import importlib.util
+
+    if importlib.util.find_spec(module) is None:
+        raise CannotStartError(f"{flag} needs the extra `sim`: pip install 'homing[sim]'")

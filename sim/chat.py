@@ -35,7 +35,7 @@ def chat_prompt(replica: Replica, request: ChatRequest) -> TokenIds:
         template_kwargs=request.chat_template_kwargs,
     )
     text = replica.template.render(request.messages, options)
-    return replica.encode(text, add_special_tokens=request.add_special_tokens)
+    return replica.tokenizer.encode(text, add_special_tokens=request.add_special_tokens)
 
 
 class ChatAnswer(StreamingAnswer):

@@ -30,6 +30,9 @@ DEFAULT_TEMPLATE = """\
 """
 
 
+SPECIAL_TOKENS = {"bos_token": BOS, "eos_token": "<|im_end|>"}
+
+
 @dataclass(frozen=True, slots=True)
 class RenderOptions:
     add_generation_prompt: bool = True
@@ -41,14 +44,16 @@ class RenderOptions:
 class ChatTemplate:
     """A compiled template. Raises jinja2.TemplateSyntaxError when it is none."""
 
-    def __init__(self, source: str = DEFAULT_TEMPLATE) -> None:
+    def __init__(self, source: str | None = None, special_tokens: Mapping[str, str] | None = None) -> None:
+        """`special_tokens`: `bos_token` and the like, as the template's names; default, the sim's own."""
+        self._special_tokens = dict(SPECIAL_TOKENS if special_tokens is None else special_tokens)
         environment = ImmutableSandboxedEnvironment(
             trim_blocks=True, lstrip_blocks=True, extensions=[LoopControlExtension]
         )
         environment.filters["tojson"] = _tojson
         environment.globals["raise_exception"] = _raise_exception
         environment.globals["strftime_now"] = lambda form: datetime.now().strftime(form)
-        self._template = environment.from_string(source)
+        self._template = environment.from_string(DEFAULT_TEMPLATE if source is None else source)
 
     def render(self, messages: Sequence[Message], options: RenderOptions) -> str:
         """Raises BadRequestError with the template's own words, as vLLM does."""
@@ -60,9 +65,7 @@ class ChatTemplate:
                 messages=conversation,
                 tools=options.tools,
                 add_generation_prompt=options.add_generation_prompt,
-                bos_token=BOS,
-                eos_token="<|im_end|>",
-                **(options.template_kwargs or {}),
+                **(self._special_tokens | dict(options.template_kwargs or {})),
             )
         except (jinja2.TemplateError, TypeError, ValueError, ArithmeticError, LookupError, AttributeError) as error:
             raise BadRequestError(str(error)) from None

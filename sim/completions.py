@@ -35,7 +35,7 @@ def completion_prompts(replica: Replica, request: CompletionRequest) -> list[Tok
     """One a prompt: OpenAI allows a text, texts, ids, and lists of ids."""
     given = request.prompt
     if isinstance(given, str):
-        return [replica.encode(given, add_special_tokens=request.add_special_tokens)]
+        return [replica.tokenizer.encode(given, add_special_tokens=request.add_special_tokens)]
     numbers = [item for item in given if isinstance(item, int)]
     if numbers and len(numbers) == len(given):
         return [replica.prompt_ids(numbers)]
@@ -46,7 +46,7 @@ def completion_prompts(replica: Replica, request: CompletionRequest) -> list[Tok
         if isinstance(item, int):
             raise BadRequestError("prompt must be texts or lists of token ids, not both", "prompt")
         if isinstance(item, str):
-            prompts.append(replica.encode(item, add_special_tokens=request.add_special_tokens))
+            prompts.append(replica.tokenizer.encode(item, add_special_tokens=request.add_special_tokens))
         else:
             prompts.append(replica.prompt_ids(item))
     if not prompts:

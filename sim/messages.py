@@ -137,7 +137,7 @@ def _prompt(replica: Replica, request: Prompt) -> TokenIds:
     conversation: list[Message] = [{"role": "system", "content": system}] if system else []
     for message in request.messages:
         conversation += _chat_messages(message)
-    return replica.encode(replica.template.render(conversation, RenderOptions()), add_special_tokens=False)
+    return replica.tokenizer.encode(replica.template.render(conversation, RenderOptions()), add_special_tokens=False)
 
 
 def _chat_messages(message: Message) -> Iterator[Message]:

@@ -166,7 +166,7 @@ def score(replica: Replica, body: bytes, headers: Mapping[str, str]) -> PoolingA
 
 def _inputs(replica: Replica, given: str | list[str | int | list[int]]) -> list[TokenIds]:
     if isinstance(given, str):
-        return [replica.encode(given, add_special_tokens=True)]
+        return [replica.tokenizer.encode(given, add_special_tokens=True)]
     numbers = [item for item in given if isinstance(item, int)]
     if numbers:
         if len(numbers) != len(given):
@@ -175,7 +175,7 @@ def _inputs(replica: Replica, given: str | list[str | int | list[int]]) -> list[
     prompts = []
     for item in given:
         if isinstance(item, str):
-            prompts.append(replica.encode(item, add_special_tokens=True))
+            prompts.append(replica.tokenizer.encode(item, add_special_tokens=True))
         elif isinstance(item, list):
             prompts.append(replica.prompt_ids(item))
     return _counted(prompts)
@@ -183,7 +183,7 @@ def _inputs(replica: Replica, given: str | list[str | int | list[int]]) -> list[
 
 def _pair_prompts(replica: Replica, pairs: list[tuple[str, str]]) -> list[TokenIds]:
     texts = (f"{query}\n{document}" for query, document in pairs)
-    return _counted([replica.encode(text, add_special_tokens=True) for text in texts])
+    return _counted([replica.tokenizer.encode(text, add_special_tokens=True) for text in texts])
 
 
 def _counted(prompts: list[TokenIds]) -> list[TokenIds]:

@@ -49,13 +49,6 @@ class Replica:
     driver: Driver
     metrics: Metrics
     conversations: Conversations = field(default_factory=Conversations)
-    adds_bos: bool = False  # whether encoding adds a token at the beginning, as many tokenizers do
-
-    def encode(self, text: str, *, add_special_tokens: bool) -> TokenIds:
-        ids = self.tokenizer.encode(text)
-        if self.adds_bos and add_special_tokens:
-            ids.insert(0, self.tokenizer.bos_id)
-        return ids
 
     def generation(
         self, request: Sampling, prompts: Sequence[TokenIds], *, keep_guesses: int = 0, reads_cache: bool = True

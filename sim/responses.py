@@ -61,7 +61,7 @@ def responses(replica: Replica, body: bytes, headers: Mapping[str, str]) -> Resp
     # Instructions are of one response: the next one brings its own.
     system: list[Message] = [{"role": "system", "content": request.instructions}] if request.instructions else []
     text = replica.template.render([*system, *messages], RenderOptions())
-    generation = replica.generation(request, [replica.encode(text, add_special_tokens=False)])
+    generation = replica.generation(request, [replica.tokenizer.encode(text, add_special_tokens=False)])
     return ResponsesAnswer(replica, request, generation, messages)
 
 

@@ -9,6 +9,7 @@ import signal
 import socket
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import uvicorn
 from jinja2 import TemplateSyntaxError
@@ -24,7 +25,7 @@ from homing.sim.faults import Faults, Faulty
 from homing.sim.kv_events import EventFormat, EventLog, KvEventsConfig
 from homing.sim.metrics import Metrics
 from homing.sim.replica import Identity, Replica
-from homing.sim.tokenizer import ByteTokenizer
+from homing.sim.tokenizer import ByteTokenizer, Tokenizer
 from homing.sim.words import WordModel
 
 SHUTDOWN_GRACE_S = 0.5
@@ -43,6 +44,7 @@ class Options:
     seed: int = 0
     time_scale: float = 1.0
     chat_template: str | None = None  # its text
+    tokenizer: Path | None = None  # a tokenizer.json, or a model's directory
     adds_bos: bool = False
     kv_events: KvEventsConfig = field(default_factory=KvEventsConfig)
     kv_events_format: EventFormat = EventFormat.MAP
@@ -99,7 +101,7 @@ class Life:
     def __init__(self, options: Options, faults: Faults) -> None:
         """Raises OptionError."""
         config = options.kv_events
-        tokenizer = ByteTokenizer()
+        tokenizer, template = _texts(options)
         engine, max_model_len = build_engine(options.engine, record_events=config.enable_kv_cache_events)
         metrics = Metrics(engine, options.model, max_model_len)
         self.driver = Driver(engine, metrics, time_scale=options.time_scale)
@@ -116,11 +118,10 @@ class Life:
         replica = Replica(
             identity=Identity(options.replica_id, options.model, max_model_len),
             tokenizer=tokenizer,
-            template=_template(options.chat_template),
+            template=template,
             words=WordModel(tokenizer, options.seed),
             driver=self.driver,
             metrics=metrics,
-            adds_bos=options.adds_bos,
         )
         self.server = Server(Faulty(build_app(replica), faults, lambda client: self.server.transport(client)))
 
@@ -130,11 +131,23 @@ class Life:
             self._publisher.close()
 
 
-def _template(source: str | None) -> ChatTemplate:
-    if source is None:
-        return ChatTemplate()
+def _texts(options: Options) -> tuple[Tokenizer, ChatTemplate]:
+    """The tokenizer, and the template that goes with it. Raises OptionError."""
+    if options.tokenizer is None:
+        return ByteTokenizer(adds_bos=options.adds_bos), _template(options.chat_template)
+    from homing.sim.file_tokenizer import FileTokenizer, read_model_files
+
     try:
-        return ChatTemplate(source)
+        tokenizer, files = FileTokenizer(options.tokenizer), read_model_files(options.tokenizer)
+    except (OSError, ValueError) as error:
+        raise OptionError(f"--tokenizer: {error}") from None
+    source = files.chat_template if options.chat_template is None else options.chat_template
+    return tokenizer, _template(source, files.special_tokens)
+
+
+def _template(source: str | None, special_tokens: dict[str, str] | None = None) -> ChatTemplate:
+    try:
+        return ChatTemplate(source, special_tokens)
     except TemplateSyntaxError as error:
         raise OptionError(f"--chat-template: line {error.lineno}: {error.message}") from None
 

@@ -58,7 +58,10 @@ def tokenize(replica: Replica, body: bytes, headers: Mapping[str, str]) -> Respo
     elif kind.prompt is not msgspec.UNSET:
         text = parse(body, TextRequest)
         replica.identity.check_model(text.model)
-        ids, strings = replica.encode(text.prompt, add_special_tokens=text.add_special_tokens), text.return_token_strs
+        ids, strings = (
+            replica.tokenizer.encode(text.prompt, add_special_tokens=text.add_special_tokens),
+            text.return_token_strs,
+        )
     else:
         raise MalformedError("missing", ("body", "prompt"), "Field required")
     answer = Tokenized(len(ids), replica.identity.max_model_len, list(ids))

@@ -35,9 +35,11 @@ def token_ids(values: Iterable[int] = ()) -> TokenIds:
 
 class Tokenizer(Protocol):
     vocab_size: int
-    bos_id: int
 
-    def encode(self, text: str) -> TokenIds: ...
+    def encode(self, text: str, *, add_special_tokens: bool = False) -> TokenIds:
+        """Special tokens that are written in the text are themselves; `add_special_tokens` adds what the tokenizer
+        puts before every text, if it does."""
+        ...
 
     def token_bytes(self, token: int) -> bytes:
         """The bytes of one token. Special tokens have none, as `skip_special_tokens` is vLLM's default."""
@@ -55,14 +57,14 @@ class ByteTokenizer:
 
     vocab_size = 1 << 31
 
-    def __init__(self) -> None:
+    def __init__(self, *, adds_bos: bool = False) -> None:
+        self._adds_bos = adds_bos
         self._special_ids = {s: _SPECIAL_BASE + i for i, s in enumerate(SPECIALS)}
         self._special_texts = {i: s for s, i in self._special_ids.items()}
         self._words = _Words()
-        self.bos_id = self._special_ids[BOS]
 
-    def encode(self, text: str) -> TokenIds:
-        ids = token_ids()
+    def encode(self, text: str, *, add_special_tokens: bool = False) -> TokenIds:
+        ids = token_ids([self._special_ids[BOS]] if self._adds_bos and add_special_tokens else ())
         if "<|" not in text:
             self._encode_plain(text, ids)
             return ids

@@ -75,4 +75,4 @@ def _single_tokens(tokenizer: Tokenizer, texts: list[str]) -> tuple[int, ...]:
     """The tokens of those texts that are one token; with a foreign tokenizer, the first token of each."""
     encoded = [tokenizer.encode(text) for text in texts]
     single = [ids[0] for ids in encoded if len(ids) == 1]
-    return tuple(single or [ids[0] for ids in encoded])
+    return tuple(dict.fromkeys(single or (ids[0] for ids in encoded)))
