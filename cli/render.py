@@ -41,7 +41,8 @@ def envoy(
     known = envoy_configuration.fragments(fleet)
     if listing:
         for fragment in known:
-            click.echo(f"{fragment.name:26} {fragment.where}")
+            where = click.wrap_text(fragment.where, 100, initial_indent="    ", subsequent_indent="    ")
+            click.echo(f"{fragment.name}\n{where}")
         return
     if not names and not all_fragments:
         click.echo(envoy_configuration.render_bootstrap(config, fleet, wiring), nl=False)

@@ -102,8 +102,8 @@ COMMON_FRAGMENTS = (
     Fragment(
         "virtual-host",
         "virtual_host.yaml.j2",
-        "the virtual host of the models: add the keys; to response_headers_to_add and typed_per_filter_config append;"
-        " replace others",
+        "the virtual host of the models: add the keys; to response_headers_to_add and typed_per_filter_config append,"
+        " other keys that stand there replace",
         (
             "Into every virtual host with a route to a pool: without it, clients there could choose a replica.",
             "What a route sets itself hides this: take out its request_body_buffer_limit, its old name",

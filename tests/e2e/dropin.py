@@ -187,8 +187,8 @@ PLACES: dict[str, Callable[[DropIn, Pasted], Iterator[Set | Insert]]] = {
     "the HttpConnectionManager of the models: add the keys; to an access_log append;"
     " into a local_reply_config put the mappers first": DropIn.connection_manager,
     "the http_filters of the HttpConnectionManager of the models: insert before the router": DropIn.http_filters,
-    "the virtual host of the models: add the keys; to response_headers_to_add and typed_per_filter_config append;"
-    " replace others": DropIn.models_host,
+    "the virtual host of the models: add the keys; to response_headers_to_add and typed_per_filter_config append,"
+    " other keys that stand there replace": DropIn.models_host,
     "the `route:` of each route that leads to a pool: add the keys, replace timeout and idle_timeout": DropIn.route,
     "the routes of the virtual host of the models: replace those that lead to a pool, append to all others": (
         DropIn.routes
