@@ -47,11 +47,17 @@ def known(stack: StaticStack) -> set[str]:
     return {line.split('replica="')[1].split('"')[0] for line in lines}
 
 
+def ask(stack: StaticStack, session: str | None = None) -> httpx.Response:
+    body = {"model": "alone-model", "messages": [{"role": "user", "content": "hello"}], "max_tokens": 2}
+    headers = {} if session is None else {"x-session-id": session}
+    answer = httpx.post(f"{stack.url}/v1/chat/completions", json=body, headers=headers, trust_env=False)
+    assert answer.status_code == 200
+    return answer
+
+
 def named(stack: StaticStack, sessions: int = 24) -> set[str]:
     """Where new sessions go, as the picker says."""
-    body = {"model": "alone-model", "messages": [{"role": "user", "content": "hello"}], "max_tokens": 2}
-    answers = [httpx.post(f"{stack.url}/v1/chat/completions", json=body, trust_env=False) for _ in range(sessions)]
-    assert {a.status_code for a in answers} == {200}
+    answers = [ask(stack) for _ in range(sessions)]
     assert {a.headers["x-homing-decision"] for a in answers} == {"new"}
     return {a.headers["x-homing-replica"] for a in answers}
 
@@ -88,6 +94,24 @@ def test_a_replica_that_leaves_the_file_and_comes_back_is_followed(stack: Static
     stack.write_file()
     until(lambda: known(stack) == ALL, what="the whole file")
     until(lambda: named(stack) == ALL, what="the replica that was added, once its probes are answered")
+
+
+def test_a_replica_that_envoy_does_not_know_yet_costs_no_request_and_no_home(stack: StaticStack) -> None:
+    """What it is given goes where Envoy's hash says, and lives there from then on."""
+    (port,) = free_ports(1)
+    flags = ("--listen", f"127.0.0.1:{port}", "--id", "alone-3", "--model", "alone-model", "--ttft-ms", "1")
+    stack.processes.start("alone-3", (*HOMING, "sim", *flags))
+    edit(stack, lambda replicas: replicas.append({"id": "alone-3", "address": f"127.0.0.1:{port}"}))
+    until(lambda: known(stack) == {*ALL, "alone-3"}, what="the larger file")
+    until(lambda: "alone-3 of pool alone" in stack.processes.log("picker"), what="its probes to be answered")
+    begun = [ask(stack) for _ in range(24)]
+    assert {a.headers["x-homing-decision"] for a in begun} == {"new"}
+    assert {a.headers["x-homing-replica"] for a in begun} <= ALL
+    for first in begun:
+        again = ask(stack, first.headers["x-session-id"])
+        assert again.headers["x-homing-replica"] == first.headers["x-homing-replica"]
+    until(lambda: stack.metric("homing_rehomed_total") > 0, what="the picker to hear who served")
+    stack.processes.kill("alone-3")
 
 
 def test_sighup_reads_the_file_at_once_changed_or_not_as_it_seems(stack: StaticStack) -> None:
