@@ -4,13 +4,8 @@ from __future__ import annotations
 
 import click
 
+from homing.cli.addresses import RefusedError, checked
 from homing.cli.config_file import config_option, load
-
-
-class RefusedError(click.ClickException):
-    """Something that the user has to mend: one line, exit code 2."""
-
-    exit_code = 2
 
 
 @click.command()
@@ -37,7 +32,7 @@ def command(
 
     named = dict(map(_named, picker_http))
     for address in (*pickers, *([standby] if standby else []), *named.values()):
-        _check_address(address)
+        checked(address)
     wanted = (Wanted("xds", config.xds), Wanted("api", config.api))
     if lines := (*overlapping(wanted), *problems(wanted)):
         raise RefusedError("; ".join(lines))
@@ -67,14 +62,3 @@ def _named(text: str) -> tuple[str, str]:
     """NAME=ADDR; without a name the address is the name."""
     name, equals, address = text.partition("=")
     return (name, address) if equals and "/" not in name else (text, text)
-
-
-def _check_address(address: str) -> None:
-    from homing.core.config import Address
-
-    if address.startswith("unix:/"):
-        return
-    try:
-        Address.parse(address)
-    except ValueError as error:
-        raise RefusedError(f"{address!r} is neither unix:/path nor host:port ({error})") from None

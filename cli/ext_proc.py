@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from homing.cli.addresses import RefusedError, checked
 from homing.cli.config_file import config_option, load
 
 
@@ -31,12 +32,18 @@ def command(config_path: str, listen: str, http_address: str, control: str | Non
 
     Without --control it reads the file, probes the replicas and reloads on a change and on SIGHUP.
     """
+    checked(listen, "--listen")
+    checked(http_address, "--http")
     config = load(config_path)
 
     import logging
+    import os
     from pathlib import Path
 
     import uvloop
+
+    # gRPC's own lines about an address that cannot be had; ours says it
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
     from homing.ext_proc.process import Options, run
 
@@ -48,4 +55,6 @@ def command(config_path: str, listen: str, http_address: str, control: str | Non
     try:
         uvloop.run(run(config, Options(Path(config_path), listen, http_address, control, name)))
     except OSError as error:
-        raise click.UsageError(str(error)) from None
+        # with an errno it comes from the HTTP listener's system calls, which do not say for which address
+        said = f"cannot listen on {http_address}: {os.strerror(error.errno)}" if error.errno else str(error)
+        raise RefusedError(said) from None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from homing.cli.addresses import checked
 from homing.cli.config_file import config_option, load
 
 DEFAULT_PICKER = "unix:/run/homing/picker.sock"
@@ -37,7 +38,9 @@ def envoy(
 
     config = load(config_path)
     fleet = config.fleet()
-    wiring = envoy_configuration.Wiring(tuple(map(_address, pickers)), _address(standby) if standby else None)
+    wiring = envoy_configuration.Wiring(
+        tuple(checked(picker, "--picker") for picker in pickers), checked(standby, "--standby") if standby else None
+    )
     known = envoy_configuration.fragments(fleet)
     if listing:
         for fragment in known:
@@ -53,10 +56,3 @@ def envoy(
     chosen = known if all_fragments else [by_name[name] for name in names]
     texts = (envoy_configuration.render_fragment(fragment, config, fleet, wiring) for fragment in chosen)
     click.echo("---\n".join(texts), nl=False)
-
-
-def _address(text: str) -> str:
-    host, _, port = text.rpartition(":")
-    if (text.startswith("unix:") and len(text) > len("unix:")) or (host and port.isdigit() and int(port) < 65536):
-        return text
-    raise click.BadParameter(f"{text!r} is neither unix:PATH nor HOST:PORT", param_hint="--picker/--standby")

@@ -71,9 +71,9 @@ def test_pickers_and_their_standby_are_what_was_said(file: str) -> None:
     ("flags", "said"),
     [
         (("--fragment", "cluster:nope"), "'cluster:nope' is not one of listener, http-connection-manager,"),
-        (("--picker", "picker.sock"), "'picker.sock' is neither unix:PATH nor HOST:PORT"),
-        (("--standby", "unix:"), "'unix:' is neither unix:PATH nor HOST:PORT"),
-        (("--picker", "host:70000"), "'host:70000' is neither unix:PATH nor HOST:PORT"),
+        (("--picker", "picker.sock"), "--picker: 'picker.sock' is neither unix:/path nor host:port"),
+        (("--standby", "unix:"), "--standby: 'unix:' is neither unix:/path nor host:port"),
+        (("--picker", "host:70000"), "--picker: 'host:70000' is neither unix:/path nor host:port"),
     ],
 )
 def test_a_mistake_is_told_with_exit_code_2(file: str, flags: tuple[str, ...], said: str) -> None:

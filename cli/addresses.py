@@ -1,0 +1,25 @@
+"""Addresses on the command line, unix:/path or host:port, and how a wrong one is told: one line, exit code 2."""
+
+from __future__ import annotations
+
+import click
+
+
+class RefusedError(click.ClickException):
+    """Something that the user has to mend: one line, exit code 2."""
+
+    exit_code = 2
+
+
+def checked(address: str, option: str = "") -> str:
+    """The address as it is. Raises RefusedError when it is none; `option` is where it was said."""
+    from homing.core.config import Address
+
+    if address.startswith("unix:/"):
+        return address
+    try:
+        Address.parse(address)
+    except ValueError as error:
+        place = f"{option}: " if option else ""
+        raise RefusedError(f"{place}{address!r} is neither unix:/path nor host:port ({error})") from None
+    return address
