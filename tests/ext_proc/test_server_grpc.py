@@ -312,6 +312,20 @@ async def test_an_address_in_use_is_an_error_and_leaves_the_other_alone(serving:
     call.cancel()
 
 
+async def test_two_pickers_never_share_a_port(serving: Serving):
+    """gRPC would let them, and the kernel deal out Envoy's connections by chance."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    one, other = serving.another(address), serving.another(address)
+    try:
+        await one.start()
+        with pytest.raises(OSError, match="cannot listen"):
+            await other.start()
+    finally:
+        await one.stop(0)
+        await other.stop(0)
+
+
 async def test_a_socket_that_a_dead_picker_left_is_taken_over(short_directory: Path):
     path = short_directory / "left.sock"
     with socket.socket(socket.AF_UNIX) as dead:
