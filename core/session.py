@@ -7,8 +7,7 @@ its hash's owner. An entry whose home differs from what the hash says is a pin.
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-from xxhash import xxh3_128_digest
+from hashlib import blake2b
 
 LONG_ID_BYTES = 256
 """Ids beyond this are counted as odd. They are hashed like any other."""
@@ -23,9 +22,12 @@ class SessionKey:
     text: bytes
 
     def digest(self, pool_id: str, secret: bytes) -> bytes:
-        """The table's key, 16 bytes. NUL cannot occur in a header, so no two (pool, tenant, session) share an input;
-        the secret keeps clients from aiming at another's entry."""
-        return xxh3_128_digest(b"\0".join((secret, pool_id.encode(), self.tenant, self.session)))
+        """The table's key, 16 bytes. NUL cannot occur in a header, so no two (pool, tenant, session) share an input.
+
+        Keyed (RFC 7693; `secret` has up to 64 bytes), since it leaves the process as x-homing-ref: no client can aim at
+        another's entry, and nobody can tell the session from it."""
+        identity = b"\0".join((pool_id.encode(), self.tenant, self.session))
+        return blake2b(identity, key=secret, digest_size=16).digest()
 
 
 class Homes:
