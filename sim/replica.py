@@ -55,12 +55,13 @@ class Replica:
     ) -> Generation:
         """The request's choices, not yet started. Raises BadRequestError when one does not fit."""
         limit = DEFAULT_MAX_TOKENS if request.output_limit is None else request.output_limit
+        allowed = self._allowed(request.allowed_token_ids)
         choices: list[Choice] = []
         for prompt in prompts:
             self._check_length(prompt, limit)
             for number in range(request.choices):
                 variant = b"" if request.seed is None and number == 0 else f"{request.seed}/{number}".encode()
-                words = self.words.start(prompt, variant, keep_guesses)
+                words = self.words.start(prompt, variant, keep_guesses, allowed)
                 stops = request.stops
                 sequence = Tokens(
                     tokens=prompt[:],
@@ -78,6 +79,14 @@ class Replica:
         if values and not 0 <= (low := min(values)) <= (high := max(values)) < self.tokenizer.vocab_size:
             raise BadRequestError(f"Token id {high if low >= 0 else low} is out of vocabulary", "prompt")
         return token_ids(values)
+
+    def _allowed(self, values: list[int] | None) -> TokenIds:
+        """Raises BadRequestError; its words are vLLM's (vllm/sampling_params.py)."""
+        if values is not None and not values:
+            raise BadRequestError("allowed_token_ids is not None and empty!", "allowed_token_ids")
+        if values and not 0 <= min(values) <= max(values) < self.tokenizer.vocab_size:
+            raise BadRequestError("allowed_token_ids contains out-of-vocab token id!", "allowed_token_ids")
+        return token_ids(values or ())
 
     def _check_length(self, prompt: TokenIds, limit: int) -> None:
         if not prompt:

@@ -31,6 +31,7 @@ class Sampling(msgspec.Struct, kw_only=True):
     stream_options: StreamOptions | None = None
     cache_salt: str | None = None
     return_token_ids: bool | None = None
+    allowed_token_ids: list[int] | None = None
 
     @property
     def output_limit(self) -> int | None:

@@ -8,6 +8,8 @@ client sends back in the next turn is found in the prefix cache.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import xxhash
 
 from homing.sim.logprobs import Guess
@@ -35,9 +37,13 @@ class WordModel:
         self._next = _single_tokens(tokenizer, [" " + word for word in _WORDS])
         self._tokenizer = tokenizer
 
-    def start(self, prompt: TokenIds, variant: bytes = b"", keep: int = 0) -> Words:
+    def start(self, prompt: TokenIds, variant: bytes = b"", keep: int = 0, allowed: Sequence[int] = ()) -> Words:
         """The answer to `prompt`. `variant` tells apart what is sampled differently: request seed, choice.
-        `keep` is how many guesses to remember of each token; 0 remembers nothing."""
+        `keep` is how many guesses to remember of each token; 0 remembers nothing. `allowed` are the only tokens to
+        write with; empty: the model's own."""
+        if allowed:
+            words = tuple(allowed)
+            return Words(xxhash.xxh3_64(self._seed + variant + prompt.tobytes()), words, words, keep)
         last = self._tokenizer.token_bytes(prompt[-1]) if prompt else b""
         first = self._first if not last or last.isspace() else self._next
         return Words(xxhash.xxh3_64(self._seed + variant + prompt.tobytes()), first, self._next, keep)

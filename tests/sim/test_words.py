@@ -56,3 +56,8 @@ def test_nothing_is_remembered_unless_asked():
     words = model.start(tokenizer.encode("tell me"))
     words.take()
     assert words.guesses == []
+
+
+def test_allowed_tokens_are_the_only_ones():
+    words = WordModel(ByteTokenizer()).start(token_ids([1, 2]), allowed=(77,))
+    assert [words.take() for _ in range(4)] == [77] * 4
