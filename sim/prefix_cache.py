@@ -3,7 +3,8 @@
 - A block is `block_size` tokens. Only full blocks are found again; a block's key covers all tokens before it.
 - The last token of a prompt is always computed, so at most (n - 1) // block_size blocks are reused.
 - A block that no sequence holds stays findable until its memory is needed: least recently freed first, and of one
-  sequence the tail first. Blocks that never held anything go before all others.
+  sequence the tail first. Before them go blocks that cannot be found: those freed before they were full, the latest
+  first, then those that never held anything.
 - The same content may lie in several blocks: a block is registered when it fills, whoever else holds a copy.
 - The salt enters the first block's key, so that different salts share nothing.
 - One block of the pool is reserved (vLLM's null block).
@@ -11,7 +12,7 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -85,12 +86,13 @@ class PrefixCache:
         # By key: the block, or where there are several, the blocks, oldest first. Mostly there is one, and the cache
         # of a large replica has half a million keys.
         self._copies: dict[bytes, int | dict[int, None]] = {}
-        self._idle: OrderedDict[int, None] = OrderedDict()  # used before, held by nobody; next victim first
+        self._idle: OrderedDict[int, None] = OrderedDict()  # findable, held by nobody; next victim first
+        self._blank: deque[int] = deque()  # used before, not findable, held by nobody; next to be taken first
         self._events: list[CacheEvent] | None = [] if record_events else None
 
     @property
     def free_blocks(self) -> int:
-        return self.usable_blocks - len(self._holders) + len(self._idle)
+        return self.usable_blocks - len(self._holders) + len(self._idle) + len(self._blank)
 
     @property
     def usage(self) -> float:
@@ -137,10 +139,15 @@ class PrefixCache:
 
     def release(self, blocks: Sequence[int]) -> None:
         """Give a sequence's blocks back, the tail first."""
+        blank = []
         for block in reversed(blocks):
             self._holders[block] -= 1
             if self._holders[block] == 0:
-                self._idle[block] = None
+                if self._keys[block] is None:
+                    blank.append(block)
+                else:
+                    self._idle[block] = None
+        self._blank.extendleft(reversed(blank))
 
     def clear(self) -> None:
         """Nothing is findable any more. Sequences keep the blocks they hold."""
@@ -157,6 +164,10 @@ class PrefixCache:
         return events
 
     def _take(self) -> int:
+        if self._blank:
+            block = self._blank.popleft()
+            self._holders[block] = 1
+            return block
         if len(self._holders) < self.usable_blocks:
             self._holders.append(1)
             self._keys.append(None)

@@ -56,7 +56,8 @@ class NaiveCache:
         for i in range(hits, len(tokens) // self.size):
             blocks[i]["content"] = (salt, tokens[: (i + 1) * self.size])
             self.cached.append(blocks[i])
-        self.free = rest[needed:] + blocks[::-1]
+        blank = [b for b in blocks[::-1] if b["content"] is None]
+        self.free = blank + rest[needed:] + [b for b in blocks[::-1] if b["content"] is not None]
         return hits * self.size
 
 
@@ -165,3 +166,10 @@ def test_events_tell_what_was_stored_and_removed_in_order():
     cache.clear()
     assert cache.drain_events() == [Cleared()]
     assert cache.drain_events() == []
+
+
+def test_memory_that_cannot_be_found_is_used_again_before_any_that_can():
+    cache = PrefixCache(CacheShape(block_size=2, num_blocks=5))
+    for first in (1, 4, 7):
+        run(cache, (first, 2, 3))
+    assert [run(cache, (first, 2, 0)) for first in (1, 4, 7)] == [2, 2, 2]
