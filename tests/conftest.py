@@ -13,6 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# Hypothesis' own limit of 200 ms an example measures the machine's load, not the code.
+settings.register_profile("homing", deadline=None)
+settings.load_profile("homing")
 
 CI = "HOMING_CI"
 MARK = "HOMING_TEST_MARK"

@@ -70,7 +70,7 @@ class HomesModel(RuleBasedStateMachine):
 
 
 TestHomesEqualTheirModel = HomesModel.TestCase
-TestHomesEqualTheirModel.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestHomesEqualTheirModel.settings = settings(max_examples=150, stateful_step_count=40)
 
 
 def test_the_longest_idle_leaves_first_and_is_counted():
