@@ -168,6 +168,36 @@ async def test_a_redirect_to_another_origin_takes_no_id_there_and_brings_none_ba
         assert conversation.id == before
 
 
+REDIRECTS = [
+    ("http://gw/v1/a", "http://gw:80/b", True),
+    ("http://gw/v1/a", "https://gw/v1/a", True),
+    ("http://gw/v1/a", "http://gw:8080/v1/a", False),
+    ("http://gw:8080/v1/a", "https://gw/v1/a", False),
+    ("http://gw/v1/a", "https://gw:8443/v1/a", False),
+    ("https://gw/v1/a", "http://gw/v1/a", False),
+    ("https://gw/v1/a", "https://www.gw/v1/a", False),
+    ("https://gw/v1/a", "https://GW/v1/a", True),
+]
+
+
+@pytest.mark.parametrize(("first", "then", "kept"), REDIRECTS)
+async def test_an_id_follows_a_redirect_where_credentials_would(
+    library: Library, first: str, then: str, kept: bool
+) -> None:
+    """Hosts and ports that a test cannot have: the library's own transport for tests answers."""
+    seen: list[tuple[str, str | None]] = []
+
+    def answer(request: Any) -> Any:
+        seen.append((request.headers.get("authorization"), request.headers.get("x-session-id")))
+        return (
+            library.module.Response(307, headers={"location": then}) if len(seen) == 1 else library.module.Response(200)
+        )
+
+    original = library.client(transport=library.module.MockTransport(answer), follow_redirects=True)
+    await library.turn(Conversation("s").bind(original), first, headers={"authorization": "s"})
+    assert seen == [("s", "s"), ("s", "s") if kept else (None, None)]
+
+
 async def test_a_redirect_followed_by_hand_takes_no_id_to_another_origin(
     gateway: Gateway, other: Gateway, library: Library
 ) -> None:

@@ -57,6 +57,14 @@ def test_a_renewed_id_is_followed_and_older_answers_do_not_bring_the_old_back(ca
     assert caplog.records == []
 
 
+def test_an_answer_that_confirms_the_id_leaves_the_other_turns_their_say() -> None:
+    conversation = Conversation("s-1")
+    one, two = conversation.begin_turn(), conversation.begin_turn()
+    one.answered("s-1")
+    two.answered("renewed")
+    assert conversation.id == "renewed"
+
+
 def test_an_answer_after_the_close_does_not_bring_the_session_back(caplog: pytest.LogCaptureFixture) -> None:
     conversation = Conversation()
     first, slow = conversation.begin_turn(), conversation.begin_turn()

@@ -99,7 +99,7 @@ def _prepare(
 def _learn(turn: Turn | None, request: httpx.Request, response: httpx.Response) -> None:
     """An answer that failed neither begins a session nor ends one, and only a POST begins one: a gateway names a
     session in every answer, also in a list of models."""
-    if turn is None or not 200 <= response.status_code < 300:
+    if turn is None or not response.is_success:
         return
     if request.headers.get(CLOSE_HEADER, "").lower() == "true":
         turn.closed()
