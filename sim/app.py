@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+import msgspec
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -14,7 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from homing.sim import metrics
 from homing.sim.chat import chat
 from homing.sim.completions import completions
-from homing.sim.errors import NotFoundError, RequestError, TooLargeError
+from homing.sim.errors import MalformedError, RequestError, TooLargeError
 from homing.sim.messages import count_tokens, error_body, messages
 from homing.sim.pooling import embeddings, rerank, score
 from homing.sim.replica import Replica
@@ -89,6 +90,8 @@ def _post(
     async def handle(request: Request) -> ASGIApp:
         try:
             return endpoint(replica, await _body(request), request.headers)
+        except MalformedError as error:  # found before vLLM knows whose shape the answer must have
+            return Response(error.body(), error.status, media_type="application/json")
         except RequestError as error:
             return Response(encode_error(error), error.status, media_type="application/json")
 
@@ -108,7 +111,7 @@ def _stored_response(replica: Replica) -> Callable[[Request], object]:
 async def _http_error(_: Request, error: Exception) -> Response:
     if not isinstance(error, HTTPException):
         raise error
-    body = NotFoundError(error.status_code, error.detail).body()
+    body = msgspec.json.encode({"detail": error.detail})
     return Response(body, error.status_code, error.headers, media_type="application/json")
 
 

@@ -59,6 +59,9 @@ class ChatTemplate:
         """Raises BadRequestError with the template's own words, as vLLM does."""
         if options.continue_final_message and options.add_generation_prompt:
             raise BadRequestError("Cannot set both `continue_final_message` and `add_generation_prompt` to True.")
+        if not messages:
+            words = "Cannot apply chat template to an empty conversation. Provide at least one message."
+            raise BadRequestError(words)
         conversation = [_flat(message) for message in messages]
         try:
             text = self._template.render(

@@ -25,22 +25,32 @@ def completions(replica: Replica, body: bytes, headers: Mapping[str, str]) -> St
     replica.identity.check_model(request.model)
     request.check()
     prompts = completion_prompts(replica, request)
-    reads_cache = not request.echo and request.prompt_logprobs is None
-    keep = 0 if request.logprobs is None else max(request.logprobs, 1)
-    generation = replica.generation(request, prompts, keep_guesses=keep, reads_cache=reads_cache)
+    generation = replica.generation(
+        request,
+        prompts,
+        keep_guesses=0 if request.logprobs is None else max(request.logprobs, 1),
+        reads_cache=not request.wants_prompt_logprobs,
+        from_text=_is_text(request.prompt),
+    )
     return TextAnswer(replica, request, generation, new_id("cmpl-", headers.get("x-request-id")))
 
 
 def completion_prompts(replica: Replica, request: CompletionRequest) -> list[TokenIds]:
     """One a prompt: OpenAI allows a text, texts, ids, and lists of ids."""
     given = request.prompt
+    if not given:
+        raise BadRequestError("You must pass at least one prompt")
     if isinstance(given, str):
         return [replica.tokenizer.encode(given, add_special_tokens=request.add_special_tokens)]
     numbers = [item for item in given if isinstance(item, int)]
     if numbers and len(numbers) == len(given):
         return [replica.prompt_ids(numbers)]
     if len(given) > MAX_PROMPTS:
-        raise BadRequestError(f"at most {MAX_PROMPTS} prompts", "prompt")
+        raise BadRequestError(
+            f"prompt list length {len(given)} exceeds the maximum allowed count of {MAX_PROMPTS}. To increase this "
+            "limit, set the VLLM_MAX_COMPLETION_PROMPTS environment variable.",
+            "prompt",
+        )
     prompts = []
     for item in given:
         if isinstance(item, int):
@@ -49,9 +59,11 @@ def completion_prompts(replica: Replica, request: CompletionRequest) -> list[Tok
             prompts.append(replica.tokenizer.encode(item, add_special_tokens=request.add_special_tokens))
         else:
             prompts.append(replica.prompt_ids(item))
-    if not prompts:
-        raise BadRequestError("Either prompt or prompt_embeds must be provided and non-empty.", "prompt")
     return prompts
+
+
+def _is_text(given: str | list[str | int | list[int]] | None) -> bool:
+    return isinstance(given, str) or bool(given and isinstance(given[0], str))
 
 
 class TextAnswer(StreamingAnswer):
@@ -70,7 +82,7 @@ class TextAnswer(StreamingAnswer):
         for c in collected:
             choice = self._choice(c.index, c.text, c.tokens, c.guesses, first=True)
             choice.finish_reason, choice.stop_reason = c.finish_reason, c.stop_reason
-            if self._request.prompt_logprobs is not None:
+            if self._request.wants_prompt_logprobs:
                 choice.prompt_logprobs = prompt_logprobs(self._tokenizer, self._prompt(c.index))
             choices.append(choice)
         return msgspec.json.encode(self._completion(choices, usage_of(self.generation)))

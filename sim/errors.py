@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from homing.sim.validation import Problem
+
 
 class ErrorInfo(msgspec.Struct):
     message: str
@@ -31,7 +33,12 @@ class RequestError(Exception):
 
 
 class BadRequestError(RequestError):
-    """Well-formed, but asks for something that cannot be."""
+    """Well-formed, but asks for something that cannot be. The message ends with the parameter and its value, where
+    they are given, as vLLM's does (vllm/exceptions.py: VLLMValidationError)."""
+
+    def __init__(self, message: str, param: str | None = None, value: object = None) -> None:
+        extras = ([] if param is None else [f"parameter={param}"]) + ([] if value is None else [f"value={value}"])
+        super().__init__(f"{message} ({', '.join(extras)})" if extras else message, param)
 
 
 class MalformedError(RequestError):
@@ -39,16 +46,17 @@ class MalformedError(RequestError):
 
     type = "Bad Request"
 
-    def __init__(self, kind: str, location: tuple[str | int, ...], problem: str) -> None:
-        super().__init__(f"1 validation error:\n  {{'type': {kind!r}, 'loc': {location!r}, 'msg': {problem!r}}}")
+    def __init__(self, *problems: Problem) -> None:
+        head = f"{len(problems)} validation error{'s' if len(problems) > 1 else ''}:"
+        super().__init__("\n  ".join((head, *map(str, problems))), problems[0].location)
 
 
 class ModelNotFoundError(RequestError):
     status = 404
     type = "NotFoundError"
 
-    def __init__(self, model: str) -> None:
-        super().__init__(f"The model `{model}` does not exist.", "model")
+    def __init__(self, model: str, served: str) -> None:
+        super().__init__(f"The model `{model}` does not exist. Valid aliases: {served}.", "model")
 
 
 class UnavailableError(RequestError):
@@ -63,24 +71,16 @@ class TooLargeError(RequestError):
     type = "BadRequestError"
 
 
-class NotFoundError(RequestError):
-    """No such path, or not by this method: starlette's words, in vLLM's shape."""
-
-    def __init__(self, status: int, words: str) -> None:
-        super().__init__(words)
-        self.status = status
-        self.type = words
-
-
 class ContextTooLongError(BadRequestError):
-    """vLLM stops tokenizing one token past what fits, so its count is "at least"."""
+    """vLLM stops tokenizing a text one token past what fits, so then its count is "at least"."""
 
-    def __init__(self, limit: int, output_tokens: int, input_tokens: int) -> None:
-        input_tokens = min(input_tokens, max(limit - output_tokens, 0) + 1)
+    def __init__(self, limit: int, input_tokens: int, *, from_text: bool) -> None:
+        input_tokens = min(input_tokens, limit + 1) if from_text else input_tokens
+        count = f"at least {input_tokens}" if input_tokens == limit + 1 else str(input_tokens)
         super().__init__(
-            f"This model's maximum context length is {limit} tokens. However, you requested {output_tokens} output "
-            f"tokens and your prompt contains at least {input_tokens} input tokens, for a total of at least "
-            f"{input_tokens + output_tokens} tokens. Please reduce the length of the input prompt or the number of "
-            "requested output tokens.",
+            f"This model's maximum context length is {limit} tokens. However, your prompt contains {count} input "
+            "tokens, which exceeds this limit even without any output tokens. Please reduce the length of the input "
+            "prompt.",
             "input_tokens",
+            input_tokens,
         )

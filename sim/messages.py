@@ -9,13 +9,14 @@ from starlette.responses import Response
 
 from homing.sim.chat_template import RenderOptions
 from homing.sim.conversations import Message
-from homing.sim.errors import BadRequestError, RequestError
+from homing.sim.errors import BadRequestError, MalformedError, RequestError
 from homing.sim.generation import Delta, Generation
 from homing.sim.replica import Replica, new_id
 from homing.sim.requests import Sampling, parse
 from homing.sim.sequence import FinishReason
 from homing.sim.serving import Collected, StreamingAnswer, json_response, named_sse
 from homing.sim.tokenizer import TokenIds
+from homing.sim.validation import wrong_type
 
 Blocks = list[dict[str, object]]
 
@@ -39,9 +40,9 @@ class ErrorInfo(msgspec.Struct):
     message: str
 
 
-class ErrorBody(msgspec.Struct):
-    error: ErrorInfo
+class ErrorBody(msgspec.Struct, kw_only=True):
     type: str = "error"
+    error: ErrorInfo
 
 
 class Usage(msgspec.Struct):
@@ -127,7 +128,7 @@ def count_tokens(replica: Replica, body: bytes, headers: Mapping[str, str]) -> R
 
 
 def error_body(error: RequestError) -> bytes:
-    return msgspec.json.encode(ErrorBody(ErrorInfo(error.type, str(error))))
+    return msgspec.json.encode(ErrorBody(error=ErrorInfo(error.type, str(error))))
 
 
 def _prompt(replica: Replica, request: Prompt) -> TokenIds:
@@ -135,7 +136,10 @@ def _prompt(replica: Replica, request: Prompt) -> TokenIds:
     if isinstance(system, list):
         system = "".join(_text(block) for block in system)
     conversation: list[Message] = [{"role": "system", "content": system}] if system else []
-    for message in request.messages:
+    for number, message in enumerate(request.messages):
+        if not isinstance(message.get("content"), str | list):
+            location = f"body.messages.{number}.content"
+            raise MalformedError(*wrong_type("str | array", location, message.get("content")))
         conversation += _chat_messages(message)
     return replica.tokenizer.encode(replica.template.render(conversation, RenderOptions()), add_special_tokens=False)
 

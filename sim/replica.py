@@ -11,12 +11,13 @@ from homing.sim.chat_template import ChatTemplate
 from homing.sim.conversations import Conversations
 from homing.sim.detokenizer import StopWatch, TextStream
 from homing.sim.driver import Driver
-from homing.sim.errors import BadRequestError, ContextTooLongError, ModelNotFoundError
+from homing.sim.errors import BadRequestError, ContextTooLongError, MalformedError, ModelNotFoundError
 from homing.sim.generation import Choice, Generation
 from homing.sim.metrics import Metrics
-from homing.sim.requests import DEFAULT_MAX_TOKENS, Sampling
+from homing.sim.requests import DEFAULT_MAX_TOKENS, Sampling, check_output_limit
 from homing.sim.sequence import Sequence as Tokens
 from homing.sim.tokenizer import TokenIds, Tokenizer, token_ids
+from homing.sim.validation import negative
 from homing.sim.words import WordModel
 
 
@@ -37,7 +38,7 @@ class Identity:
     def check_model(self, model: str | None) -> None:
         """A request without a model means the served one. Raises ModelNotFoundError."""
         if model and model != self.model:
-            raise ModelNotFoundError(model)
+            raise ModelNotFoundError(model, self.model)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +52,19 @@ class Replica:
     conversations: Conversations = field(default_factory=Conversations)
 
     def generation(
-        self, request: Sampling, prompts: Sequence[TokenIds], *, keep_guesses: int = 0, reads_cache: bool = True
+        self,
+        request: Sampling,
+        prompts: Sequence[TokenIds],
+        *,
+        keep_guesses: int = 0,
+        reads_cache: bool = True,
+        from_text: bool = True,
     ) -> Generation:
         """The request's choices, not yet started. Raises BadRequestError when one does not fit."""
-        limit = DEFAULT_MAX_TOKENS if request.output_limit is None else request.output_limit
         allowed = self._allowed(request.allowed_token_ids)
         choices: list[Choice] = []
         for prompt in prompts:
-            self._check_length(prompt, limit)
+            limit = self._output_limit(request, prompt, from_text=from_text)
             for number in range(request.choices):
                 variant = b"" if request.seed is None and number == 0 else f"{request.seed}/{number}".encode()
                 words = self.words.start(prompt, variant, keep_guesses, allowed)
@@ -67,32 +73,51 @@ class Replica:
                     tokens=prompt[:],
                     max_tokens=limit,
                     sampler=StopWatch(words, TextStream(self.tokenizer, stops)) if stops else words,
-                    salt=request.cache_salt or "",
+                    salt=request.salt,
                     reads_cache=reads_cache,
                 )
                 text = TextStream(self.tokenizer, stops)
                 choices.append(Choice(len(choices), sequence, text, words.guesses))
         return Generation(self.driver, choices, request.choices)
 
-    def prompt_ids(self, values: Sequence[int]) -> TokenIds:
-        """A prompt that came as ids. Raises BadRequestError for ids outside the vocabulary."""
-        if values and not 0 <= (low := min(values)) <= (high := max(values)) < self.tokenizer.vocab_size:
-            raise BadRequestError(f"Token id {high if low >= 0 else low} is out of vocabulary", "prompt")
+    def prompt_ids(self, values: Sequence[int], location: str = "body.prompt") -> TokenIds:
+        """A prompt that came as ids. Raises RequestError for ids outside the vocabulary."""
+        self.check_ids(values, location)
+        if values and (highest := max(values)) >= self.tokenizer.vocab_size:
+            raise BadRequestError(f"Token id {highest} is out of vocabulary")
         return token_ids(values)
+
+    @staticmethod
+    def check_ids(values: Sequence[int], location: str) -> None:
+        """Raises MalformedError for negative ones."""
+        if values and min(values) < 0:
+            number, value = next((i, v) for i, v in enumerate(values) if v < 0)
+            raise MalformedError(negative(f"{location}.{number}", value))
 
     def _allowed(self, values: list[int] | None) -> TokenIds:
         """Raises BadRequestError; its words are vLLM's (vllm/sampling_params.py)."""
         if values is not None and not values:
-            raise BadRequestError("allowed_token_ids is not None and empty!", "allowed_token_ids")
-        if values and not 0 <= min(values) <= max(values) < self.tokenizer.vocab_size:
-            raise BadRequestError("allowed_token_ids contains out-of-vocab token id!", "allowed_token_ids")
+            raise BadRequestError("allowed_token_ids is not None and empty!", "allowed_token_ids", values)
+        invalid = [value for value in values or () if not 0 <= value < self.tokenizer.vocab_size]
+        if invalid:
+            raise BadRequestError("allowed_token_ids contains out-of-vocab token id!", "allowed_token_ids", invalid)
         return token_ids(values or ())
 
-    def _check_length(self, prompt: TokenIds, limit: int) -> None:
+    def _output_limit(self, request: Sampling, prompt: TokenIds, *, from_text: bool) -> int:
+        """What was asked for, cut to what the context leaves, as vLLM does. Raises BadRequestError."""
+        longest = self.identity.max_model_len
         if not prompt:
             raise BadRequestError("Either prompt or prompt_embeds must be provided and non-empty.", "prompt")
-        if len(prompt) + limit > self.identity.max_model_len:
-            raise ContextTooLongError(self.identity.max_model_len, limit, len(prompt))
+        asked = request.output_limit
+        if asked is not None and asked > longest:
+            name = request.output_limit_name
+            words = f"{name}={asked} cannot be greater than max_model_len={longest}."
+            raise BadRequestError(f"{words} Please request fewer output tokens.", name, asked)
+        if len(prompt) > longest:
+            raise ContextTooLongError(longest, len(prompt), from_text=from_text)
+        limit = min(DEFAULT_MAX_TOKENS if asked is None else asked, longest - len(prompt))
+        check_output_limit(limit)
+        return limit
 
 
 def new_id(prefix: str, given: str | None = None) -> str:

@@ -32,6 +32,10 @@ class ResponsesRequest(Sampling, kw_only=True):
     def output_limit(self) -> int | None:
         return self.max_output_tokens
 
+    @property
+    def output_limit_name(self) -> str:
+        return "max_output_tokens"
+
 
 class UnknownResponseError(RequestError):
     status = 404
@@ -39,13 +43,6 @@ class UnknownResponseError(RequestError):
 
     def __init__(self, response_id: str) -> None:
         super().__init__(f"Response with id '{response_id}' not found.", "response_id")
-
-
-class InvalidIdError(RequestError):
-    type = "invalid_request_error"
-
-    def __init__(self, response_id: str) -> None:
-        super().__init__(f"Invalid 'ID': '{response_id}'. Expected an ID that begins with 'resp'.", "response_id")
 
 
 def responses(replica: Replica, body: bytes, headers: Mapping[str, str]) -> ResponsesAnswer:
@@ -71,8 +68,6 @@ def stored_response(replica: Replica, response_id: str) -> Response:
 
 
 def _conversation(replica: Replica, response_id: str) -> Conversation:
-    if not response_id.startswith("resp_"):
-        raise InvalidIdError(response_id)
     found = replica.conversations.get(response_id)
     if found is None:
         raise UnknownResponseError(response_id)

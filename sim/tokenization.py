@@ -12,6 +12,8 @@ from homing.sim.errors import MalformedError
 from homing.sim.replica import Replica
 from homing.sim.requests import ChatRequest, parse
 from homing.sim.serving import json_response
+from homing.sim.tokenizer import token_ids
+from homing.sim.validation import missing
 
 
 class TextRequest(msgspec.Struct):
@@ -63,7 +65,8 @@ def tokenize(replica: Replica, body: bytes, headers: Mapping[str, str]) -> Respo
             text.return_token_strs,
         )
     else:
-        raise MalformedError("missing", ("body", "prompt"), "Field required")
+        given = msgspec.json.decode(body)
+        raise MalformedError(missing("body.prompt", given), missing("body.messages", given))
     answer = Tokenized(len(ids), replica.identity.max_model_len, list(ids))
     if strings:
         answer.token_strs = [replica.tokenizer.token_text(token) for token in ids]
@@ -74,4 +77,6 @@ def detokenize(replica: Replica, body: bytes, headers: Mapping[str, str]) -> Res
     """Raises RequestError."""
     request = parse(body, TokensRequest)
     replica.identity.check_model(request.model)
-    return json_response(Detokenized(replica.tokenizer.decode(replica.prompt_ids(request.tokens))))
+    replica.check_ids(request.tokens, "body.tokens")
+    known = token_ids(token for token in request.tokens if token < replica.tokenizer.vocab_size)
+    return json_response(Detokenized(replica.tokenizer.decode(known)))

@@ -77,20 +77,27 @@ def test_a_tokenizer_that_adds_a_bos_doubles_it_where_one_is_there(start_sim):
     ("path", "fields", "message"),
     [
         ("/tokenize", {}, "Field required"),
-        ("/detokenize", {"tokens": ["a"]}, "Expected `int`, got `str`"),
-        ("/detokenize", {"tokens": [-1]}, "Token id -1 is out of vocabulary"),
+        ("/detokenize", {"tokens": ["a"]}, "'loc': 'body.tokens.0', 'msg': 'Input should be a valid integer, unable"),
+        ("/detokenize", {"tokens": [1, -1]}, "'loc': 'body.tokens.1', 'msg': 'Input should be greater than or equal"),
         ("/v1/completions", {"prompt": [1, 1 << 31]}, "Token id 2147483648 is out of vocabulary"),
         ("/v1/completions", {"prompt": ""}, "Either prompt or prompt_embeds must be provided and non-empty."),
-        ("/v1/completions", {"prompt": []}, "Either prompt or prompt_embeds must be provided and non-empty."),
+        ("/v1/completions", {"prompt": []}, "You must pass at least one prompt"),
         ("/v1/completions", {"prompt": ["a", 1]}, "prompt must be texts or lists of token ids, not both"),
-        ("/v1/completions", {"prompt": "a", "logprobs": 21}, "Requested logprobs of 21, which is greater than max"),
+        ("/v1/completions", {}, "Either prompt or prompt_embeds must be provided and non-empty. (parameter=prompt)"),
+        ("/v1/completions", {"prompt": "a", "logprobs": 21}, "Requested sample logprobs of 21, which is greater than"),
+        ("/v1/completions", {"prompt": "a", "temperature": 2.5}, "temperature must be in [0, 2], got 2.5."),
+        ("/v1/completions", {"prompt": "a", "top_p": 0}, "top_p must be in (0, 1], got 0.0."),
+        ("/v1/completions", {"prompt": "a", "frequency_penalty": 3}, "frequency_penalty must be in [-2, 2], got 3.0."),
+        ("/v1/completions", {"prompt": "a", "n": 2, "temperature": 0}, "n must be 1 when using greedy sampling, got 2"),
+        ("/v1/completions", {"prompt": "a", "cache_salt": "a/b"}, "must not contain '@', '/', '\\\\', or NUL."),
+        ("/v1/completions", {"prompt": "a", "cache_salt": "s" * 129}, "must be at most 128 characters"),
+        ("/v1/chat/completions", {"messages": []}, "Cannot apply chat template to an empty conversation."),
         ("/v1/completions", {"prompt": "a", "stream": True, "prompt_logprobs": 1}, "not available when `stream=True`"),
         ("/v1/chat/completions", {"messages": [], "top_logprobs": 2}, "`logprobs` must be set to true"),
         ("/v1/embeddings", {"input": []}, "the number of inputs must be between 1 and 2048, got 0"),
         ("/v1/embeddings", {"input": "a", "dimensions": 0}, "dimensions must be between 1 and 4096, got 0."),
         ("/score", {"text_1": ["a", "b"], "text_2": ["c"]}, "Input lengths must be either 1:1, 1:N or N:N"),
         ("/v1/responses", {"input": [{"type": "image"}]}, "Unsupported input item type: image"),
-        ("/v1/responses", {"input": "a", "previous_response_id": "x"}, "Expected an ID that begins with 'resp'."),
     ],
 )
 def test_bad_input_is_a_400_that_says_what_is_wrong(post, path, fields, message):
@@ -244,7 +251,12 @@ def test_a_streamed_message_has_the_events_in_order(sim):
 
 def test_errors_of_messages_have_anthropics_shape(post):
     error = post("/v1/messages", 404, model="x", messages=[], max_tokens=1)
-    assert error == {"error": {"type": "NotFoundError", "message": "The model `x` does not exist."}, "type": "error"}
+    assert error == {
+        "error": {"type": "NotFoundError", "message": "The model `x` does not exist. Valid aliases: m."},
+        "type": "error",
+    }
+    malformed = post("/v1/messages", 400, messages=[{"role": "user", "content": 7}], max_tokens=1)
+    assert malformed["error"]["param"] == "body.messages.0.content"
 
 
 # Embeddings and ranks

@@ -128,16 +128,21 @@ BAD = {
     "unknown model": (
         {"model": "x", "messages": []},
         404,
-        {"message": "The model `x` does not exist.", "type": "NotFoundError", "param": "model", "code": 404},
+        {
+            "message": "The model `x` does not exist. Valid aliases: m.",
+            "type": "NotFoundError",
+            "param": "model",
+            "code": 404,
+        },
     ),
     "no messages": (
         {},
         400,
         {
             "message": "1 validation error:\n"
-            "  {'type': 'missing', 'loc': ('body', 'messages'), 'msg': 'Field required'}",
+            "  {'type': 'missing', 'loc': 'body.messages', 'msg': 'Field required', 'input': '<dict of 0 items>'}",
             "type": "Bad Request",
-            "param": None,
+            "param": "body.messages",
             "code": 400,
         },
     ),
@@ -145,7 +150,7 @@ BAD = {
         ask("x", max_tokens=0),
         400,
         {
-            "message": "max_tokens must be at least 1, got 0.",
+            "message": "max_tokens must be at least 1, got 0. (parameter=max_tokens, value=0)",
             "type": "BadRequestError",
             "param": "max_tokens",
             "code": 400,
@@ -155,21 +160,20 @@ BAD = {
         ask("x", cache_salt=""),
         400,
         {
-            "message": "Parameter 'cache_salt' must be a non-empty string if provided.",
+            "message": "Parameter 'cache_salt' must be a non-empty string if provided. (parameter=cache_salt)",
             "type": "BadRequestError",
             "param": "cache_salt",
             "code": 400,
         },
     ),
-    "too long": (
+    "output too long": (
         ask("x", max_tokens=5_000_000),
         400,
         {
-            "message": "This model's maximum context length is 4194304 tokens. However, you requested 5000000 output "
-            "tokens and your prompt contains at least 1 input tokens, for a total of at least 5000001 tokens. Please "
-            "reduce the length of the input prompt or the number of requested output tokens.",
+            "message": "max_tokens=5000000 cannot be greater than max_model_len=4194304. Please request fewer output "
+            "tokens. (parameter=max_tokens, value=5000000)",
             "type": "BadRequestError",
-            "param": "input_tokens",
+            "param": "max_tokens",
             "code": 400,
         },
     ),
@@ -184,11 +188,37 @@ def test_bad_input_is_answered_as_vllm_does(client, name):
     assert response.headers["x-sim-replica"] == "r1"
 
 
-def test_an_unknown_path_or_method_is_answered_in_the_same_shape(client):
+def test_a_text_past_the_context_is_not_counted_to_its_end(start_sim):
+    sim = start_sim("--max-model-len", "8")
+    error = httpx.post(f"{sim.url}/v1/completions", json={"prompt": "word" * 50}).json()["error"]
+    assert error == {
+        "message": "This model's maximum context length is 8 tokens. However, your prompt contains at least 9 input "
+        "tokens, which exceeds this limit even without any output tokens. Please reduce the length of the input "
+        "prompt. (parameter=input_tokens, value=9)",
+        "type": "BadRequestError",
+        "param": "input_tokens",
+        "code": 400,
+    }
+
+
+def test_ids_past_the_context_are_counted_and_output_is_cut_to_it(start_sim):
+    sim = start_sim("--max-model-len", "8")
+
+    def complete(ids):
+        return httpx.post(f"{sim.url}/v1/completions", json={"prompt": [65] * ids, "max_tokens": 4}).json()
+
+    assert complete(50)["error"]["message"].startswith(
+        "This model's maximum context length is 8 tokens. However, your prompt contains 50 input tokens, which"
+    )
+    assert complete(8)["error"]["message"] == "max_tokens must be at least 1, got 0. (parameter=max_tokens, value=0)"
+    assert complete(6)["usage"]["completion_tokens"] == 2
+
+
+def test_an_unknown_path_or_method_is_answered_in_the_frameworks_shape(client):
     for method, path, status, words in (("GET", "/nope", 404, "Not Found"), ("GET", CHAT, 405, "Method Not Allowed")):
         response = client.request(method, path)
         assert response.status_code == status
-        assert response.json() == {"error": {"message": words, "type": words, "param": None, "code": status}}
+        assert response.json() == {"detail": words}
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"\xff", b"[" * 100_000, b"[]", b'{"messages": 5}'])
