@@ -108,3 +108,4 @@ def test_first_answers_in_many_threads_name_one_session() -> None:
 def test_what_is_printed_does_not_tell_the_id() -> None:
     assert repr(Conversation()) == "<Conversation new>"
     assert repr(Conversation("secret-id")) == "<Conversation begun>"
+    assert "secret-id" not in repr(Conversation("secret-id").begin_turn())

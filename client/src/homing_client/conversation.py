@@ -10,7 +10,7 @@ with, and its answer counts only while that state still holds (compare and swap)
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from threading import Lock
 from typing import TypeVar
 
@@ -25,7 +25,7 @@ _log = logging.getLogger("homing_client")
 class _State:
     """Compared by identity: a session that was closed is not the same nothing as before it began."""
 
-    id: str | None
+    id: str | None = field(repr=False)
 
 
 class Conversation:
@@ -76,6 +76,7 @@ class Conversation:
             await binding.say_goodbye_async(self.bind(client))
 
     def begin_turn(self) -> Turn:
+        """For transports: what one request is to carry, and where to tell what its answer said."""
         return Turn(self, self._state)
 
     def _swap(self, before: _State, after: str | None) -> bool:
