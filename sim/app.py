@@ -18,10 +18,10 @@ from homing.sim.completions import completions
 from homing.sim.errors import MalformedError, RequestError, TooLargeError
 from homing.sim.messages import count_tokens, error_body, messages
 from homing.sim.pooling import embeddings, rerank, score
-from homing.sim.replica import Replica
+from homing.sim.replica import Replica, new_id
 from homing.sim.responses import responses, stored_response
 from homing.sim.serving import json_response
-from homing.sim.shapes import Load, ModelCard, ModelList, Version
+from homing.sim.shapes import Load, ModelCard, ModelList, ModelPermission, Version
 from homing.sim.tokenization import detokenize, tokenize
 
 MAX_BODY_BYTES = 64 << 20
@@ -136,6 +136,10 @@ async def _body(request: Request) -> bytes:
 def _models(replica: Replica) -> ModelList:
     identity = replica.identity
     card = ModelCard(
-        id=identity.model, created=identity.started_s, root=identity.model, max_model_len=identity.max_model_len
+        id=identity.model,
+        created=identity.started_s,
+        root=identity.model,
+        max_model_len=identity.max_model_len,
+        permission=[ModelPermission(id=new_id("modelperm-"), created=identity.started_s)],
     )
     return ModelList(data=[card])

@@ -12,7 +12,7 @@ from homing.sim.generation import Delta, Generation
 from homing.sim.logprobs import ChatLogprobs, Guess, chat_logprobs
 from homing.sim.replica import Replica, new_id
 from homing.sim.requests import ChatRequest, parse
-from homing.sim.serving import Collected, StreamingAnswer, sse, usage_of
+from homing.sim.serving import Collected, StreamingAnswer, final_usage, running_usage, sse, whole_usage
 from homing.sim.shapes import ChatChoice, ChatChunk, ChatChunkChoice, ChatCompletion, DeltaMessage, Message
 from homing.sim.tokenizer import TokenIds
 
@@ -70,7 +70,7 @@ class ChatAnswer(StreamingAnswer):
                     for c in collected
                 ],
                 system_fingerprint=self._fingerprint,
-                usage=usage_of(self.generation),
+                usage=whole_usage(self.generation, tells_created=True),
                 prompt_token_ids=list(prompt.tokens[: prompt.prompt_tokens]) if with_ids else None,
             )
         )
@@ -78,7 +78,9 @@ class ChatAnswer(StreamingAnswer):
     def events(self, delta: Delta) -> Iterator[bytes]:
         if delta.index not in self._greeted:
             self._greeted.add(delta.index)
-            yield self._chunk(ChatChunkChoice(delta.index, DeltaMessage(role="assistant", content="")), opening=True)
+            opening = ChatChunkChoice(delta.index, DeltaMessage(role="assistant", content=""))
+            opening.token_ids = msgspec.UNSET
+            yield self._chunk(opening, opening=True)
         choice = ChatChunkChoice(delta.index, DeltaMessage(content=delta.text), finish_reason=delta.finish_reason)
         choice.logprobs = self._logprobs(delta.guesses)
         if self._request.return_token_ids:
@@ -99,16 +101,20 @@ class ChatAnswer(StreamingAnswer):
         return chat_logprobs(self._tokenizer, guesses, self._request.top_logprobs or 0)
 
     def _chunk(self, choice: ChatChunkChoice | None, *, opening: bool = False) -> bytes:
-        chunk = ChatChunk(
-            id=self._id,
-            created=self._created,
-            model=self._model,
-            choices=[choice] if choice else [],
-            system_fingerprint=self._fingerprint,
-        )
-        if choice is None or (self._options is not None and self._options.continuous_usage_stats):
-            chunk.usage = usage_of(self.generation)
-        if opening and self._request.return_token_ids:
+        """`choice` is None in the usage that ends a stream."""
+        options = self._options
+        chunk = ChatChunk(id=self._id, created=self._created, model=self._model, choices=[choice] if choice else [])
+        if choice is None:
+            chunk.usage = final_usage(self.generation, tells_created=True)
+        elif options is not None and options.continuous_usage_stats:
+            chunk.usage = running_usage(self.generation)
+            chunk.usage.completion_tokens_details = None
+        if choice is None or (choice.finish_reason is not None and not (options and options.include_usage)):
+            chunk.system_fingerprint = self._fingerprint
+        if opening:
             prompt = self.generation.choices[0].sequence
-            chunk.prompt_token_ids = list(prompt.tokens[: prompt.prompt_tokens])
+            chunk.prompt_text = None
+            chunk.prompt_token_ids = None
+            if self._request.return_token_ids:
+                chunk.prompt_token_ids = list(prompt.tokens[: prompt.prompt_tokens])
         return sse(chunk)

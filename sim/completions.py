@@ -12,8 +12,8 @@ from homing.sim.generation import Delta, Generation
 from homing.sim.logprobs import Guess, prompt_guesses, prompt_logprobs, text_logprobs
 from homing.sim.replica import Replica, new_id
 from homing.sim.requests import CompletionRequest, parse
-from homing.sim.serving import Collected, StreamingAnswer, sse, usage_of
-from homing.sim.shapes import TextChoice, TextCompletion, Usage
+from homing.sim.serving import Collected, StreamingAnswer, final_usage, running_usage, sse, whole_usage
+from homing.sim.shapes import TextChoice, TextChunk, TextCompletion
 from homing.sim.tokenizer import TokenIds
 
 MAX_PROMPTS = 256
@@ -82,10 +82,20 @@ class TextAnswer(StreamingAnswer):
         for c in collected:
             choice = self._choice(c.index, c.text, c.tokens, c.guesses, first=True)
             choice.finish_reason, choice.stop_reason = c.finish_reason, c.stop_reason
+            choice.routed_experts = choice.prompt_logprobs = None
             if self._request.wants_prompt_logprobs:
                 choice.prompt_logprobs = prompt_logprobs(self._tokenizer, self._prompt(c.index))
             choices.append(choice)
-        return msgspec.json.encode(self._completion(choices, usage_of(self.generation)))
+        return msgspec.json.encode(
+            TextCompletion(
+                id=self._id,
+                created=self._created,
+                model=self._identity.model,
+                choices=choices,
+                system_fingerprint=self._identity.fingerprint,
+                usage=whole_usage(self.generation, tells_created=False),
+            )
+        )
 
     def events(self, delta: Delta) -> Iterator[bytes]:
         first = delta.index not in self._offsets
@@ -93,9 +103,11 @@ class TextAnswer(StreamingAnswer):
         choice.finish_reason, choice.stop_reason = delta.finish_reason, delta.stop_reason
         if not choice.text and delta.finish_reason is None and not choice.token_ids and not choice.logprobs:
             return
-        chunk = self._completion([choice])
+        chunk = self._chunk([choice])
         if self._options is not None and self._options.continuous_usage_stats:
-            chunk.usage = usage_of(self.generation)
+            chunk.usage = running_usage(self.generation)
+        if delta.finish_reason is not None and not (self._options and self._options.include_usage):
+            chunk.system_fingerprint = self._identity.fingerprint
         yield sse(chunk)
 
     def _choice(self, index: int, text: str, tokens: TokenIds, guesses: Sequence[Guess], *, first: bool) -> TextChoice:
@@ -119,21 +131,15 @@ class TextAnswer(StreamingAnswer):
 
     def closing(self) -> Iterator[bytes]:
         if self._options is not None and self._options.include_usage:
-            yield sse(self._completion([], usage_of(self.generation)))
+            chunk = self._chunk([])
+            chunk.usage = final_usage(self.generation, tells_created=False)
+            chunk.system_fingerprint = self._identity.fingerprint
+            yield sse(chunk)
         yield b"data: [DONE]\n\n"
 
     def _prompt(self, index: int) -> TokenIds:
         sequence = self.generation.choices[index].sequence
         return sequence.tokens[: sequence.prompt_tokens]
 
-    def _completion(self, choices: list[TextChoice], usage: Usage | None = None) -> TextCompletion:
-        completion = TextCompletion(
-            id=self._id,
-            created=self._created,
-            model=self._identity.model,
-            choices=choices,
-            system_fingerprint=self._identity.fingerprint,
-        )
-        if usage is not None:
-            completion.usage = usage
-        return completion
+    def _chunk(self, choices: list[TextChoice]) -> TextChunk:
+        return TextChunk(id=self._id, created=self._created, model=self._identity.model, choices=choices)

@@ -68,9 +68,9 @@ class Generation:
         """Over the prompts, not the choices: several answers to one prompt count it once."""
         return sum(c.sequence.prompt_tokens for c in self._firsts)
 
-    @property
-    def cached_tokens(self) -> int:
-        return sum(c.sequence.cached_tokens for c in self._firsts)
+    def reported(self, *, streamed: bool) -> Tokens:
+        """The one sequence whose reuse vLLM tells of: streamed, the first of all, whole, the last."""
+        return self.choices[0 if streamed else -1].sequence
 
     @property
     def output_tokens(self) -> int:

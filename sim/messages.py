@@ -46,9 +46,12 @@ class ErrorBody(msgspec.Struct, kw_only=True):
 
 
 class Usage(msgspec.Struct):
+    """Anthropic's: `input_tokens` are those that were neither read from the cache nor added to it."""
+
     input_tokens: int
     output_tokens: int
-    cache_read_input_tokens: int
+    cache_creation_input_tokens: int | msgspec.UnsetType = msgspec.UNSET
+    cache_read_input_tokens: int | msgspec.UnsetType = msgspec.UNSET
 
 
 class TextBlock(msgspec.Struct):
@@ -63,12 +66,17 @@ class AnswerMessage(msgspec.Struct, kw_only=True):
     content: list[TextBlock]
     model: str
     stop_reason: str | None = None
-    stop_sequence: str | None = None
+    stop_sequence: str | msgspec.UnsetType | None = None
     usage: Usage
+
+
+class OriginalTokens(msgspec.Struct):
+    original_input_tokens: int
 
 
 class TokenCount(msgspec.Struct):
     input_tokens: int
+    context_management: OriginalTokens
 
 
 class Event(msgspec.Struct, tag_field="type", kw_only=True):
@@ -124,7 +132,8 @@ def count_tokens(replica: Replica, body: bytes, headers: Mapping[str, str]) -> R
     """Raises RequestError."""
     request = parse(body, Prompt)
     replica.identity.check_model(request.model)
-    return json_response(TokenCount(len(_prompt(replica, request))))
+    count = len(_prompt(replica, request))
+    return json_response(TokenCount(count, OriginalTokens(count)))
 
 
 def error_body(error: RequestError) -> bytes:
@@ -183,15 +192,17 @@ class MessagesAnswer(StreamingAnswer):
 
     def whole(self, collected: list[Collected]) -> bytes:
         (only,) = collected
-        message = self._message([TextBlock(only.text)])
+        message = self._message([TextBlock(only.text)], self._usage())
         stop = _stop(only.finish_reason, only.stop_reason)
-        message.stop_reason, message.stop_sequence = stop.stop_reason, stop.stop_sequence
+        message.stop_reason = stop.stop_reason
+        message.stop_sequence = msgspec.UNSET if stop.stop_sequence is None else stop.stop_sequence
         return msgspec.json.encode(message)
 
     def events(self, delta: Delta) -> Iterator[bytes]:
         if not self._opened:
             self._opened = True
-            yield self._event(MessageStart(message=self._message([])))
+            usage = Usage(self.generation.prompt_tokens, 0)  # vLLM knows of no reuse yet
+            yield self._event(MessageStart(message=self._message([], usage)))
             yield self._event(BlockStart(content_block=TextBlock("")))
         if delta.text:
             yield self._event(BlockDelta(delta=TextDelta(delta.text)))
@@ -202,12 +213,13 @@ class MessagesAnswer(StreamingAnswer):
         yield self._event(MessageDelta(delta=self._stop, usage=self._usage()))
         yield self._event(MessageStop())
 
-    def _message(self, content: list[TextBlock]) -> AnswerMessage:
-        return AnswerMessage(id=self._id, content=content, model=self._model, usage=self._usage())
+    def _message(self, content: list[TextBlock], usage: Usage) -> AnswerMessage:
+        return AnswerMessage(id=self._id, content=content, model=self._model, usage=usage)
 
     def _usage(self) -> Usage:
-        generation = self.generation
-        return Usage(generation.prompt_tokens, generation.output_tokens, generation.cached_tokens)
+        sequence = self.generation.reported(streamed=False)
+        read, created = sequence.cached_tokens, sequence.created_tokens
+        return Usage(sequence.prompt_tokens - read - created, self.generation.output_tokens, created, read)
 
     def _event(self, event: Event) -> bytes:
         return named_sse(str(event.__struct_config__.tag), event)

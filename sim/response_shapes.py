@@ -5,19 +5,25 @@ from __future__ import annotations
 import msgspec
 
 
-class CachedTokens(msgspec.Struct):
+class InputTokensDetails(msgspec.Struct):
     cached_tokens: int
+    cache_write_tokens: int
+    input_tokens_per_turn: tuple[()] = ()
+    cached_tokens_per_turn: tuple[()] = ()
 
 
-class ReasoningTokens(msgspec.Struct):
+class OutputTokensDetails(msgspec.Struct):
     reasoning_tokens: int = 0
+    tool_output_tokens: int = 0
+    output_tokens_per_turn: tuple[()] = ()
+    tool_output_tokens_per_turn: tuple[()] = ()
 
 
 class ResponseUsage(msgspec.Struct):
     input_tokens: int
-    input_tokens_details: CachedTokens
+    input_tokens_details: InputTokensDetails
     output_tokens: int
-    output_tokens_details: ReasoningTokens
+    output_tokens_details: OutputTokensDetails
     total_tokens: int
 
 
@@ -25,7 +31,7 @@ class OutputText(msgspec.Struct):
     text: str
     type: str = "output_text"
     annotations: tuple[()] = ()
-    logprobs: None = None
+    logprobs: tuple[()] | None = None  # empty where a part is announced
 
 
 class OutputMessage(msgspec.Struct):
@@ -34,6 +40,7 @@ class OutputMessage(msgspec.Struct):
     status: str
     type: str = "message"
     role: str = "assistant"
+    phase: None = None
 
 
 class IncompleteDetails(msgspec.Struct):
@@ -52,11 +59,27 @@ class ResponseObject(msgspec.Struct, kw_only=True):
     max_output_tokens: int
     incomplete_details: IncompleteDetails | None = None
     usage: ResponseUsage | None = None
-    error: None = None
+    metadata: None = None
     parallel_tool_calls: bool = True
-    tool_choice: str = "auto"
+    temperature: float = 1.0
+    tool_choice: str = "none"
     tools: tuple[()] = ()
-    system_fingerprint: str  # the sim's own: which replica answered
+    top_p: float = 1.0
+    background: bool = False
+    max_tool_calls: None = None
+    prompt: None = None
+    reasoning: None = None
+    service_tier: str = "auto"
+    text: None = None
+    top_logprobs: None = None
+    truncation: str = "disabled"
+    user: None = None
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    kv_transfer_params: None = None
+    ec_transfer_params: None = None
+    input_messages: None = None
+    output_messages: None = None
 
 
 class Event(msgspec.Struct, tag_field="type", kw_only=True):

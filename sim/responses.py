@@ -139,7 +139,9 @@ class ResponsesAnswer(StreamingAnswer):
         yield self._event(shapes.Created(sequence_number=0, response=empty))
         yield self._event(shapes.InProgress(sequence_number=0, response=empty))
         yield self._event(shapes.ItemAdded(sequence_number=0, item=item))
-        yield self._event(shapes.PartAdded(sequence_number=0, item_id=self._item_id, part=shapes.OutputText("")))
+        yield self._event(
+            shapes.PartAdded(sequence_number=0, item_id=self._item_id, part=shapes.OutputText("", logprobs=()))
+        )
 
     def _event(self, event: shapes.Event) -> bytes:
         event.sequence_number = self._events
@@ -152,7 +154,8 @@ class ResponsesAnswer(StreamingAnswer):
     def _response(self) -> shapes.ResponseObject:
         cut = self._finish_reason == FinishReason.LENGTH
         prompt, output = self.generation.prompt_tokens, self.generation.output_tokens
-        cached = shapes.CachedTokens(self.generation.cached_tokens)
+        sequence = self.generation.reported(streamed=False)
+        details = shapes.InputTokensDetails(sequence.cached_tokens, sequence.created_tokens)
         return shapes.ResponseObject(
             id=self._id,
             created_at=self._created,
@@ -163,8 +166,7 @@ class ResponsesAnswer(StreamingAnswer):
             previous_response_id=self._request.previous_response_id,
             max_output_tokens=self._request.max_output_tokens or DEFAULT_MAX_TOKENS,
             incomplete_details=shapes.IncompleteDetails("max_output_tokens") if cut else None,
-            usage=shapes.ResponseUsage(prompt, cached, output, shapes.ReasoningTokens(), prompt + output),
-            system_fingerprint=self._replica.identity.fingerprint,
+            usage=shapes.ResponseUsage(prompt, details, output, shapes.OutputTokensDetails(), prompt + output),
         )
 
     def _remember(self, response: bytes) -> None:

@@ -44,6 +44,7 @@ class Sequence:
     registered: int = 0  # so many of `blocks` are findable
     computed: int = 0  # so many of `tokens` have their KV in `blocks`
     cached_tokens: int = 0  # of the prompt, found in the cache when first scheduled
+    created_tokens: int = 0  # of the prompt, in full blocks that it added to the cache
     preemptions: int = 0
     arrived_s: float = 0.0
     scheduled_s: float | None = None

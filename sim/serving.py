@@ -108,9 +108,31 @@ class StreamingAnswer(Answer):
         await send(_part(b"".join(self.closing()), more=False))
 
 
-def usage_of(generation: Generation) -> Usage:
+def whole_usage(generation: Generation, *, tells_created: bool) -> Usage:
+    """`tells_created`: chats say what they added to the cache, completions do not."""
+    sequence = generation.reported(streamed=False)
+    usage = running_usage(generation)
+    usage.completion_tokens_details = None
+    usage.prompt_tokens_details = PromptTokensDetails(
+        sequence.cached_tokens, sequence.created_tokens if tells_created else None, None
+    )
+    return usage
+
+
+def final_usage(generation: Generation, *, tells_created: bool) -> Usage:
+    """Of the last event of a stream."""
+    sequence = generation.reported(streamed=True)
+    usage = running_usage(generation)
+    usage.prompt_tokens_details = PromptTokensDetails(sequence.cached_tokens)
+    if tells_created:
+        usage.prompt_tokens_details.created_cache_tokens = sequence.created_tokens
+    return usage
+
+
+def running_usage(generation: Generation) -> Usage:
+    """So far; nothing is said of the cache yet."""
     prompt, output = generation.prompt_tokens, generation.output_tokens
-    return Usage(prompt, prompt + output, output, PromptTokensDetails(generation.cached_tokens))
+    return Usage(prompt, prompt + output, output)
 
 
 def json_response(value: msgspec.Struct) -> Response:

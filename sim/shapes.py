@@ -9,13 +9,16 @@ from homing.sim.logprobs import ChatLogprobs, PromptLogprob, TextLogprobs
 
 class PromptTokensDetails(msgspec.Struct):
     cached_tokens: int
+    created_cache_tokens: int | msgspec.UnsetType | None = msgspec.UNSET
+    multimodal_tokens: msgspec.UnsetType | None = msgspec.UNSET
 
 
 class Usage(msgspec.Struct):
     prompt_tokens: int
     total_tokens: int
     completion_tokens: int
-    prompt_tokens_details: PromptTokensDetails
+    prompt_tokens_details: PromptTokensDetails | msgspec.UnsetType = msgspec.UNSET
+    completion_tokens_details: msgspec.UnsetType | None = msgspec.UNSET
 
 
 class Message(msgspec.Struct):
@@ -25,7 +28,6 @@ class Message(msgspec.Struct):
     annotations: None = None
     audio: None = None
     function_call: None = None
-    tool_calls: tuple[()] = ()
     reasoning: None = None
 
 
@@ -36,6 +38,7 @@ class ChatChoice(msgspec.Struct):
     finish_reason: str | None = None
     stop_reason: str | None = None
     token_ids: list[int] | None = None
+    routed_experts: None = None
 
 
 class ChatCompletion(msgspec.Struct, kw_only=True):
@@ -49,7 +52,10 @@ class ChatCompletion(msgspec.Struct, kw_only=True):
     service_tier: None = None
     prompt_logprobs: None = None
     prompt_token_ids: list[int] | None = None
+    prompt_text: None = None
     kv_transfer_params: None = None
+    ec_transfer_params: None = None
+    metrics: None = None
 
 
 class DeltaMessage(msgspec.Struct, omit_defaults=True):
@@ -63,7 +69,7 @@ class ChatChunkChoice(msgspec.Struct):
     logprobs: ChatLogprobs | None = None
     finish_reason: str | None = None
     stop_reason: str | msgspec.UnsetType | None = msgspec.UNSET  # only in the last chunk of a choice
-    token_ids: list[int] | None = None
+    token_ids: list[int] | msgspec.UnsetType | None = None  # not in the first
 
 
 class ChatChunk(msgspec.Struct, kw_only=True):
@@ -72,9 +78,10 @@ class ChatChunk(msgspec.Struct, kw_only=True):
     created: int
     model: str
     choices: list[ChatChunkChoice]
-    system_fingerprint: str
+    system_fingerprint: str | msgspec.UnsetType = msgspec.UNSET
     usage: Usage | msgspec.UnsetType = msgspec.UNSET
-    prompt_token_ids: list[int] | msgspec.UnsetType = msgspec.UNSET
+    prompt_token_ids: list[int] | msgspec.UnsetType | None = msgspec.UNSET
+    prompt_text: msgspec.UnsetType | None = msgspec.UNSET
 
 
 class TextChoice(msgspec.Struct):
@@ -84,20 +91,33 @@ class TextChoice(msgspec.Struct):
     finish_reason: str | None = None
     stop_reason: str | None = None
     token_ids: list[int] | None = None
-    prompt_logprobs: list[dict[int, PromptLogprob] | None] | None = None
     prompt_token_ids: list[int] | None = None
+    prompt_logprobs: list[dict[int, PromptLogprob] | None] | msgspec.UnsetType | None = msgspec.UNSET
+    routed_experts: msgspec.UnsetType | None = msgspec.UNSET
 
 
 class TextCompletion(msgspec.Struct, kw_only=True):
-    """Also each chunk of a stream."""
-
     id: str
     object: str = "text_completion"
     created: int
     model: str
     choices: list[TextChoice]
+    service_tier: None = None
     system_fingerprint: str
-    usage: Usage | msgspec.UnsetType | None = msgspec.UNSET
+    usage: Usage
+    kv_transfer_params: None = None
+    ec_transfer_params: None = None
+    metrics: None = None
+
+
+class TextChunk(msgspec.Struct, kw_only=True):
+    id: str
+    object: str = "text_completion"
+    created: int
+    model: str
+    choices: list[TextChoice]
+    system_fingerprint: str | msgspec.UnsetType = msgspec.UNSET
+    usage: Usage | msgspec.UnsetType = msgspec.UNSET
 
 
 class Version(msgspec.Struct):
@@ -108,6 +128,21 @@ class Load(msgspec.Struct):
     server_load: int
 
 
+class ModelPermission(msgspec.Struct, kw_only=True):
+    id: str
+    object: str = "model_permission"
+    created: int
+    allow_create_engine: bool = False
+    allow_sampling: bool = True
+    allow_logprobs: bool = True
+    allow_search_indices: bool = False
+    allow_view: bool = True
+    allow_fine_tuning: bool = False
+    organization: str = "*"
+    group: None = None
+    is_blocking: bool = False
+
+
 class ModelCard(msgspec.Struct, kw_only=True):
     id: str
     object: str = "model"
@@ -116,6 +151,7 @@ class ModelCard(msgspec.Struct, kw_only=True):
     max_model_len: int
     owned_by: str = "vllm"
     parent: None = None
+    permission: list[ModelPermission]
 
 
 class ModelList(msgspec.Struct, kw_only=True):

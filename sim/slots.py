@@ -37,6 +37,8 @@ class Slots:
         sequence.computed = len(found) * self._size
         if sequence.preemptions == 0:  # vLLM counts the look-ups of resumed sequences apart
             sequence.cached_tokens = sequence.computed
+            if self._prefix_caching:
+                sequence.created_tokens = len(sequence.tokens) // self._size * self._size - sequence.computed
             if self._prefix_caching and sequence.reads_cache:
                 self._counters.prefix_queries += len(sequence.tokens)
                 self._counters.prefix_hits += sequence.computed

@@ -221,9 +221,28 @@ def test_a_message_is_the_chat_of_the_same_messages(post):
     chat = post("/v1/chat/completions", messages=chat_messages, max_tokens=5)
     assert message["content"] == [{"text": chat["choices"][0]["message"]["content"], "type": "text"}]
     assert (message["stop_reason"], message["type"], message["role"]) == ("max_tokens", "message", "assistant")
-    assert message["usage"]["input_tokens"] == chat["usage"]["prompt_tokens"]
+    usage, prompt_tokens = message["usage"], chat["usage"]["prompt_tokens"]
+    told = (usage["input_tokens"], usage["cache_creation_input_tokens"], usage["cache_read_input_tokens"])
+    assert sum(told) == prompt_tokens
     counted = post("/v1/messages/count_tokens", system="be kind", messages=[user])
-    assert counted == {"input_tokens": message["usage"]["input_tokens"]}
+    assert counted == {"input_tokens": prompt_tokens, "context_management": {"original_input_tokens": prompt_tokens}}
+
+
+def test_a_message_tells_apart_what_was_read_from_the_cache_written_to_it_and_neither(post):
+    messages = [{"role": "user", "content": "some words to be remembered " * 5}]
+    total = post("/v1/messages/count_tokens", messages=messages)["input_tokens"]
+    post("/v1/messages", messages=messages, max_tokens=1)
+    usage = post("/v1/messages", messages=messages, max_tokens=1)["usage"]
+    read = (total - 1) // 16 * 16
+    assert usage["cache_read_input_tokens"] == read
+    assert usage["cache_creation_input_tokens"] == total // 16 * 16 - read
+    assert usage["input_tokens"] == total - total // 16 * 16
+
+
+def test_of_several_answers_the_last_ones_reuse_is_told(post):
+    request = {"prompt": "a prompt of more than one block, for two answers to it", "n": 2, "max_tokens": 1}
+    usage = post("/v1/completions", **request)["usage"]
+    assert usage["prompt_tokens_details"]["cached_tokens"] == (usage["prompt_tokens"] - 1) // 16 * 16 > 0
 
 
 def test_tool_use_and_its_result_are_part_of_the_prompt(post):

@@ -55,7 +55,8 @@ def test_a_chat_is_answered_in_openais_shape(client):
         "prompt_tokens": 14,
         "completion_tokens": 3,
         "total_tokens": 17,
-        "prompt_tokens_details": {"cached_tokens": 0},
+        "prompt_tokens_details": {"cached_tokens": 0, "created_cache_tokens": 0, "multimodal_tokens": None},
+        "completion_tokens_details": None,
     }
 
 
