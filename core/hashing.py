@@ -18,6 +18,10 @@ POINTS_PER_WEIGHT = 100
 """Ring points for one unit of weight: a balance of about 1.2 (max/mean) for 8 replicas."""
 
 MAX_RING_SIZE = 8_388_608
+
+MAX_POINTS = 131_072
+"""What a picker can build in about 0.1 s at every change of health. Beyond it a unit of weight has fewer points."""
+
 MAGLEV_TABLE_SIZE = 65_537
 
 Hosts = Sequence[tuple[str, int]]
@@ -36,7 +40,9 @@ class Table(Protocol):
 
 def minimum_ring_size(weights: Sequence[int]) -> int:
     """What Envoy's `minimum_ring_size` is set to: it follows membership, not health."""
-    return min(max(1, POINTS_PER_WEIGHT * sum(weights)), MAX_RING_SIZE)
+    total = sum(weights)
+    points = min(POINTS_PER_WEIGHT, MAX_POINTS // total) if total else 0
+    return max(1, points * total, total)
 
 
 class Ring:

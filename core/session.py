@@ -39,11 +39,15 @@ class Homes:
     __slots__ = ("_entries", "_max", "_ttl_s", "evicted")
 
     def __init__(self, ttl_s: float, max_sessions: int) -> None:
-        self._ttl_s = ttl_s
-        self._max = max_sessions
+        self.limit(ttl_s, max_sessions)
         self._entries: dict[bytes, tuple[str, float, str | None]] = {}
         self.evicted = 0
         """Sessions that left before their idle time was over."""
+
+    def limit(self, ttl_s: float, max_sessions: int) -> None:
+        """New bounds. What is too many leaves one by one, with each session that comes."""
+        self._ttl_s = ttl_s
+        self._max = max_sessions
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -64,7 +68,7 @@ class Homes:
         entries.pop(digest, None)
         entries[digest] = (replica_id, now, heir)
         self._expire(now)
-        if len(entries) > self._max:
+        for _ in range(min(2, len(entries) - self._max)):
             del entries[next(iter(entries))]
             self.evicted += 1
 

@@ -29,6 +29,8 @@ from homing.ext_proc.outcomes import Outcome
 
 OVERWRITE = HeaderValueOption.OVERWRITE_IF_EXISTS_OR_ADD
 METADATA = "homing"
+ATTRIBUTES = "envoy.filters.http.ext_proc"
+CLUSTER = "xds.cluster_name"
 
 
 class MalformedMessageError(ValueError):
@@ -46,7 +48,7 @@ def decode(data: bytes) -> Event:
         received = message.request_headers
         # backwards, so that the first of equal names stays
         headers = {h.key: h.raw_value or h.value.encode() for h in reversed(received.headers.headers)}
-        return RequestHeadersReceived(headers, _model(message), has_body=not received.end_of_stream)
+        return RequestHeadersReceived(headers, _model(message), _cluster(message), has_body=not received.end_of_stream)
     if kind == "request_body":
         return RequestBodyReceived(message.request_body.body)
     if kind == "response_trailers":
@@ -99,6 +101,13 @@ def _model(message: ProcessingRequest) -> str | None:
         return None
     fields = metadata[METADATA].fields
     return fields["model"].string_value if "model" in fields else None
+
+
+def _cluster(message: ProcessingRequest) -> str | None:
+    if ATTRIBUTES not in message.attributes:
+        return None
+    fields = message.attributes[ATTRIBUTES].fields
+    return fields[CLUSTER].string_value or None if CLUSTER in fields else None
 
 
 def _set_headers(response: object, set_headers: SetHeaders) -> None:

@@ -15,10 +15,12 @@ SetHeaders = tuple[tuple[str, bytes], ...]
 @dataclass(frozen=True, slots=True)
 class RequestHeadersReceived:
     """The request's headers, lower-case, the first of equal names, as Envoy's %REQ()% has it. `model`: what Envoy
-    found in the body, if anything. `has_body`: more than headers is to come."""
+    found in the body, if anything. `cluster`: where the route leads, None where it answers by itself. `has_body`: more
+    than headers is to come."""
 
     headers: Headers
     model: str | None
+    cluster: str | None = None
     has_body: bool = True
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
+
+from homing.core.placement.load import Place
 
 if TYPE_CHECKING:
     from homing.ext_proc.picker import Picker
@@ -26,14 +29,24 @@ COUNTERS = {
 }
 
 
-def ttft_histogram(registry: CollectorRegistry) -> Histogram:
-    return Histogram(
-        "homing_ttft_seconds",
-        "Time to a replica's first byte, from Envoy's access log",
-        ("pool", "replica"),
-        buckets=TTFT_BUCKETS,
-        registry=registry,
-    )
+class Ttft:
+    """Time to a replica's first byte, by place. Its labels go with the replica."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._histogram = Histogram(
+            "homing_ttft_seconds",
+            "Time to a replica's first byte, from Envoy's access log",
+            ("pool", "replica"),
+            buckets=TTFT_BUCKETS,
+            registry=registry,
+        )
+
+    def observe(self, place: Place, seconds: float) -> None:
+        self._histogram.labels(*place).observe(seconds)
+
+    def forget(self, place: Place) -> None:
+        with contextlib.suppress(KeyError):  # never observed
+            self._histogram.remove(*place)
 
 
 class PickerCollector(Collector):

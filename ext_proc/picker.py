@@ -8,10 +8,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from homing.core.chat import NotAnObjectError, model_of, with_model
+from homing.core.config import Config
 from homing.core.fleet import Fleet
-from homing.core.placement.home import Arrival, Decision, Placer
+from homing.core.placement.home import Arrival, Decision, Placer, Ref
+from homing.core.placement.load import Place
 from homing.core.placement.pools import EMPTY, CompiledFleet, CompiledPool
 from homing.core.session import LONG_ID_BYTES, SessionKey
 from homing.ext_proc.events import BodyAnswer, Event, Headers, Reject, RequestHeadersReceived, SetHeaders
@@ -35,14 +38,23 @@ class Counts:
     rehomed: Counter[str] = field(default_factory=Counter)  # pool: homes corrected by an outcome
 
 
+class TtftSink(Protocol):
+    """Where times to the first byte go, in seconds."""
+
+    def observe(self, place: Place, seconds: float) -> None: ...
+
+    def forget(self, place: Place) -> None:
+        """The replica is gone for good."""
+
+
 class Picker:
-    """Decides for one Envoy. `clock` is monotonic, in seconds; `observe_ttft` gets pool, replica, seconds."""
+    """Decides for one Envoy. `clock` is monotonic, in seconds."""
 
     def __init__(
         self,
         placer: Placer,
         clock: Callable[[], float],
-        observe_ttft: Callable[[str, str, float], None],
+        ttft: TtftSink,
         tenant_header: str | None = None,
     ) -> None:
         self.placer = placer
@@ -51,16 +63,27 @@ class Picker:
         self.version: str | None = None
         self.tenant_header = tenant_header
         self._clock = clock
-        self._observe_ttft = observe_ttft
+        self._ttft = ttft
+
+    def configure(self, config: Config) -> None:
+        """What the file says of sessions and tenants, as of now."""
+        self.placer.homes.limit(config.sessions.ttl_s, config.sessions.max)
+        tenants = config.tenants
+        self.tenant_header = tenants.header if tenants is not None and tenants.trusted else None
 
     def adopt(self, fleet: Fleet) -> None:
-        """The fleet as of now. Pools that did not change keep their tables."""
-        self.fleet = CompiledFleet.of(fleet, self.fleet)
+        """The fleet as of now. Pools that did not change keep their tables; who is gone leaves the metrics."""
+        before, self.fleet = self.fleet, CompiledFleet.of(fleet, self.fleet)
         self.version = fleet.version
+        for place in before.places() - self.fleet.places():
+            self._ttft.forget(place)
+            for key in [key for key in self.counts.outcomes if key[:2] == place]:
+                del self.counts.outcomes[key]
 
     def route(self, request: RequestHeadersReceived) -> RoutedRequest:
         headers = request.headers
-        pool = self.fleet.pool_for(request.model)
+        # The route rules where it leads to a cluster: own routes may choose by path and name no model.
+        pool = self.fleet.by_id.get(request.cluster) if request.cluster else self.fleet.pool_for(request.model)
         key = self._session_key(headers)
         self._count_odd(headers, key)
         if pool is None:  # an unknown model: Envoy's own route answers it
@@ -87,18 +110,15 @@ class Picker:
         if outcome.attempts > 1:
             self.counts.retried[outcome.pool_id] += 1
         if outcome.ttft_s is not None and outcome.replica_id:
-            self._observe_ttft(outcome.pool_id, outcome.replica_id, outcome.ttft_s)
+            self._ttft.observe((outcome.pool_id, outcome.replica_id), outcome.ttft_s)
         if outcome.decision == "fallback":
             self.counts.fallbacks[outcome.pool_id] += 1
-        elif outcome.replica_id and self._rehome(pool, outcome):
+        elif self._rehome(pool, outcome):
             self.counts.rehomed[outcome.pool_id] += 1
 
     def _rehome(self, pool: CompiledPool, outcome: Outcome) -> bool:
-        try:
-            ref = bytes.fromhex(outcome.ref)
-        except ValueError:
-            return False
-        return self.placer.served_by(pool, ref, outcome.replica_id, self._clock())
+        ref = Ref.decode(outcome.ref)
+        return ref is not None and self.placer.served_by(pool, ref, outcome.replica_id, self._clock())
 
     def _session_key(self, headers: Headers) -> SessionKey:
         tenant = headers.get(self.tenant_header, b"") if self.tenant_header else b""
@@ -142,7 +162,7 @@ class RoutedRequest:
         headers: SetHeaders = (
             (DESTINATION, ",".join(decision.endpoints).encode()),
             ("x-homing-decision", decision.reason.encode()),
-            ("x-homing-ref", decision.ref.hex().encode()),
+            ("x-homing-ref", decision.ref.encode()),
         )
         if decision.session is None:
             return headers
@@ -152,7 +172,7 @@ class RoutedRequest:
     @property
     def want_body(self) -> bool:
         """Only a request that names an alias has to be changed."""
-        return self._pool is not None and self._model is not None and self._model != self._pool.pool.served_name
+        return self._pool is not None and self._model in self._pool.pool.aliases
 
     def rewrite(self, body: bytes) -> BodyAnswer | Reject:
         """The alias becomes the name that the replicas serve. A hint that the body contradicts is refused: the request

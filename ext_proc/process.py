@@ -15,6 +15,7 @@ from random import Random
 from prometheus_client import CollectorRegistry
 
 from homing.control.http_server import HttpServer, listening
+from homing.control.reload import Reloader
 from homing.control.watch import FleetWatch
 from homing.core.config import Config
 from homing.core.fleet import Fleet
@@ -24,7 +25,7 @@ from homing.core.session import Homes
 from homing.ext_proc import http
 from homing.ext_proc.exchange import Exchange
 from homing.ext_proc.feed import Feed, follow
-from homing.ext_proc.metrics import PickerCollector, ttft_histogram
+from homing.ext_proc.metrics import PickerCollector, Ttft
 from homing.ext_proc.picker import Picker
 from homing.ext_proc.server_grpc import GrpcTransport
 
@@ -46,20 +47,14 @@ class Options:
 
 
 def build_picker(config: Config, registry: CollectorRegistry) -> Picker:
-    ttft = ttft_histogram(registry)
     placer = Placer(
         Homes(config.sessions.ttl_s, config.sessions.max),
         Load(),
         secret=secrets.token_bytes(16),
         break_tie=Random().randrange,
     )
-    tenants = config.tenants
-    picker = Picker(
-        placer,
-        clock=time.monotonic,
-        observe_ttft=lambda pool, replica, seconds: ttft.labels(pool, replica).observe(seconds),
-        tenant_header=tenants.header if tenants is not None and tenants.trusted else None,
-    )
+    picker = Picker(placer, clock=time.monotonic, ttft=Ttft(registry))
+    picker.configure(config)
     registry.register(PickerCollector(picker))
     return picker
 
@@ -78,7 +73,7 @@ async def run(config: Config, options: Options) -> None:
         await transport.start()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(server.serve([listener]))
-            following = tasks.create_task(_follow_fleet(config, options, _adopting(picker, transport, tasks)))
+            following = tasks.create_task(_follow(config, options, picker, _adopting(picker, transport, tasks)))
             await ended.wait()
             following.cancel()
             await transport.stop(GRACE_S)
@@ -97,13 +92,25 @@ def _adopting(picker: Picker, transport: GrpcTransport, tasks: asyncio.TaskGroup
     return adopt
 
 
-async def _follow_fleet(config: Config, options: Options, adopt: Callable[[Fleet], None]) -> None:
+async def _follow(config: Config, options: Options, picker: Picker, adopt: Callable[[Fleet], None]) -> None:
+    """The file's settings always; the fleet from control while there is one, else from the file and own probes."""
+    reloader = Reloader(options.file, config, picker.configure)
+    loop = asyncio.get_running_loop()
+
     async def watch() -> None:
         following = FleetWatch(options.file, config, Random())
-        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, following.reload)
+
+        def reload() -> None:
+            following.reload()
+            reloader.ask()
+
+        loop.add_signal_handler(signal.SIGHUP, reload)
         await following.run(lambda _, fleet: adopt(fleet))
 
-    if options.control is None:
-        await watch()
-    else:
-        await follow(Feed(options.control, options.name, adopt), watch)
+    loop.add_signal_handler(signal.SIGHUP, reloader.ask)
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(reloader.run())
+        if options.control is None:
+            tasks.create_task(watch())
+        else:
+            tasks.create_task(follow(Feed(options.control, options.name, adopt), watch))

@@ -24,9 +24,9 @@ TIMEOUT_S = 3.0
 
 
 async def resolve(host: str, port: int) -> Sequence[str]:
-    """The system's resolver, in the order of RFC 6724. Raises OSError."""
+    """The system's resolver; IPv4 before IPv6, as Envoy's clusters do here (`V4_PREFERRED`). Raises OSError."""
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return [str(sockaddr[0]) for *_, sockaddr in found]
+    return [str(sockaddr[0]) for family, *_, sockaddr in sorted(found, key=lambda each: each[0] != socket.AF_INET)]
 
 
 @dataclass(frozen=True, slots=True)

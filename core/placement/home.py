@@ -30,16 +30,34 @@ class Reason(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
-    """`endpoints` in the order in which Envoy is to try them; `session` when a new id was minted.
+class Ref:
+    """Names a decision to Envoy, whose access log brings it back with the outcome: the session's digest in the table
+    of homes, and the replica that Envoy was told."""
 
-    `ref` is the session's digest in the table of homes: Envoy's access log brings it back with the outcome.
-    """
+    digest: bytes
+    told: str
+
+    def encode(self) -> bytes:
+        return f"{self.digest.hex()}:{self.told}".encode()
+
+    @classmethod
+    def decode(cls, text: str) -> Ref | None:
+        """None for what no `encode` gave."""
+        digest, _, told = text.partition(":")
+        try:
+            return cls(bytes.fromhex(digest), told)
+        except ValueError:
+            return None
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """`endpoints` in the order in which Envoy is to try them; `session` when a new id was minted."""
 
     reason: Reason
     place: Place
     endpoints: tuple[str, ...]
-    ref: bytes
+    ref: Ref
     session: bytes | None = None
 
 
@@ -72,13 +90,12 @@ class Placer:
         reason, target = self._resident(pool, arrival.key, digest, now)
         return self._settle(pool, reason, target, arrival.key.text, digest, now)
 
-    def served_by(self, pool: CompiledPool, ref: bytes, replica_id: str, now: float) -> bool:
-        """Envoy's log says who really served. Where that is not the home any more, the session lives there now; True
-        if that changed anything. A ref that is not ours (a sibling's, an ended session's) changes nothing."""
-        home = self.homes.get(ref, now)
-        if home is None or home == replica_id or pool.member(replica_id) is None:
+    def served_by(self, pool: CompiledPool, ref: Ref, replica_id: str, now: float) -> bool:
+        """Envoy's log says who really served. If that is another than it was told, and the session has not moved since,
+        it lives there now; True then. A ref that is not ours (a sibling's, an ended session's) changes nothing."""
+        if replica_id == ref.told or self.homes.get(ref.digest, now) != ref.told or pool.member(replica_id) is None:
             return False
-        self.homes.put(ref, replica_id, now)
+        self.homes.put(ref.digest, replica_id, now)
         return True
 
     def _resident(self, pool: CompiledPool, key: SessionKey, digest: bytes, now: float) -> tuple[Reason, Replica]:
@@ -127,7 +144,7 @@ class Placer:
         heir = self._heir(pool, target, text)
         self.homes.put(digest, target.id, now, heir.id if heir else None)
         endpoints = (target.address, heir.address) if heir else (target.address,)
-        return Decision(reason, (pool.pool.id, target.id), endpoints, digest, session)
+        return Decision(reason, (pool.pool.id, target.id), endpoints, Ref(digest, target.id), session)
 
     def _heir(self, pool: CompiledPool, target: Replica, text: bytes) -> Replica | None:
         """Where a retry goes, and the session with it if its home is dead: the next on the hash."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from homing.core.fleet import Fleet, Pool, Replica
 from homing.core.hashing import Maglev, Ring, Table, minimum_ring_size
+from homing.core.placement.load import Place
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,9 @@ class CompiledFleet:
         }
         by_model = {name: by_id[p.id] for p in fleet.pools for name in p.names}
         return cls(by_model, by_id)
+
+    def places(self) -> set[Place]:
+        return {(pool_id, r.id) for pool_id, compiled in self.by_id.items() for r in compiled.pool.replicas}
 
     def pool_for(self, model: str | None) -> CompiledPool | None:
         """The pool of a model name. A request that names none belongs to the only pool, if there is only one."""

@@ -133,3 +133,24 @@ def test_digests_are_16_bytes_whatever_the_id_and_depend_on_the_secret():
     identity = ("pool", b"tenant", b"x" * 20_000)
     assert len(digest(identity)) == 16
     assert digest(identity) != digest(identity, b"t" * 16)
+
+
+def test_a_table_that_is_made_smaller_shrinks_with_use_and_counts_what_it_forgets():
+    homes = Homes(TTL_S, 10)
+    for i in range(10):
+        homes.put(b"%d" % i, "a", 0.0)
+    homes.limit(TTL_S, 4)
+    for _ in range(4):
+        homes.put(b"9", "a", 1.0)
+    assert len(homes) == 4
+    assert homes.evicted == 6
+    assert homes.get(b"9", 1.0) == "a"
+    assert homes.get(b"0", 1.0) is None
+
+
+def test_a_shorter_idle_time_holds_for_sessions_that_are_there():
+    homes = Homes(TTL_S, 10)
+    homes.put(b"a", "r", 0.0)
+    homes.limit(1.0, 10)
+    assert homes.get(b"a", 0.5) == "r"
+    assert homes.get(b"a", 1.0) is None

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from e2e.client import Answer, chat_body, many, request
+from e2e.client import USER, Answer, chat_body, many, request
 from e2e.stack import SimulatedPool, StaticStack, static_stack, until
 
 pytestmark = pytest.mark.e2e
@@ -114,7 +114,7 @@ async def test_a_thousand_sessions_stay_home_without_pickers(stack: StaticStack,
 
 async def test_an_alias_works_without_pickers(stack: StaticStack) -> None:
     kill_pickers(stack)
-    for body in (b'{"model":"chat","messages":[]}', b'{"messages":[],"model":"chat"}'):
+    for body in (chat_body("chat"), json.dumps({"messages": USER, "model": "chat"}).encode()):
         answer = (await many(stack.data, [request(body)], 1))[0]
         assert answer.status == 200, answer.body
         assert json.loads(answer.body)["model"] == "ring-model"

@@ -168,16 +168,15 @@ def test_own_routes_keep_what_they_answer_themselves(strict_dns: DroppedInStack)
 
 
 @pytest.mark.parametrize("model", [None, "nope", "llama-model"])
-def test_where_route_and_model_disagree_the_route_rules_and_sessions_stick(
+def test_where_route_and_model_disagree_the_route_rules_and_the_picker_decides(
     strict_dns: DroppedInStack, model: str | None
 ) -> None:
-    """The picker knows no pool for it, or another one: the hash of the route's own cluster decides."""
-    homes = set()
-    for _ in range(8):
-        answer = chat(strict_dns, model, session="s-disagree", path="/qwen" + CHAT)
-        homes.add(answer.headers["x-homing-replica"])
-    assert len(homes) == 1
-    assert homes.pop().startswith("qwen-")
+    """Envoy tells the picker which cluster the route leads to."""
+    session = f"s-disagree-{model}"
+    answers = [chat(strict_dns, model, session=session, path="/qwen" + CHAT) for _ in range(8)]
+    (home,) = {answer.headers["x-homing-replica"] for answer in answers}
+    assert home.startswith("qwen-")
+    assert [answer.headers["x-homing-decision"] for answer in answers] == ["hash", *["home"] * 7]
 
 
 @pytest.mark.parametrize(("model", "path"), [("qwen-model", "/qwen" + CHAT), ("llama-model", "/llama" + CHAT)])

@@ -57,7 +57,7 @@ CASES = [
     Case("model last", chat(messages=USER, model="model-b"), pool="pool-b", served="model-b"),
     Case("model in the middle", MIDDLE, pool="pool-b", served="model-b"),
     Case("model in the middle, charset", MIDDLE, (("content-type", "application/json; charset=utf-8"),), pool="pool-b"),
-    Case("spaces and line ends", b'\r\n { "messages" : [],\n "model" :\t"model-b" }\n', pool="pool-b"),
+    Case("spaces and line ends", b'\r\n { "messages" : [{"role":"user","content":"x"}],\n "model" :\t"model-b" }\n', pool="pool-b"),
     Case("gzip", gzip.compress(MIDDLE), with_headers(("content-encoding", "gzip")), pool="pool-b", served="model-b"),
     Case("escaped model name", b'{"model":"model\\u002da","messages":[{"role":"user","content":"x"}]}', pool="pool-a"),
     Case("nested model keys", chat(metadata={"model": "model-b"}, model="model-a", messages=USER, n=1), pool="pool-a"),

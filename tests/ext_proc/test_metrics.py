@@ -14,7 +14,7 @@ from homing.core.placement.load import Load
 from homing.core.session import Homes
 from homing.ext_proc.events import BodyAnswer, Event, Reject, RequestBodyReceived, RequestHeadersReceived
 from homing.ext_proc.exchange import Stage
-from homing.ext_proc.metrics import COUNTERS, PickerCollector, ttft_histogram
+from homing.ext_proc.metrics import COUNTERS, PickerCollector, Ttft
 from homing.ext_proc.outcomes import Outcome
 from homing.ext_proc.picker import Counts, Picker
 
@@ -30,11 +30,10 @@ class Exporting:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        ttft = ttft_histogram(self.registry)
         self.picker = Picker(
             Placer(Homes(100.0, 2), Load(), b"secret", lambda n: 0),
             lambda: 0.0,
-            lambda pool, replica, seconds: ttft.labels(pool, replica).observe(seconds),
+            Ttft(self.registry),
         )
         self.registry.register(PickerCollector(self.picker))
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from homing.core.config import parse
 from homing.core.fleet import Fleet, HealthChanged, Pool, Replica
 from homing.core.placement.home import Placer
 from homing.core.placement.load import Load
@@ -28,10 +29,17 @@ class Picking:
 
     def __init__(self, fleet: Fleet = FLEET, tenant_header: str | None = None) -> None:
         self.now = 0.0
-        self.ttfts: list[tuple[str, str, float]] = []
+        self.ttfts: list[tuple[tuple[str, str], float]] = []
+        self.forgotten: list[tuple[str, str]] = []
         placer = Placer(Homes(100.0, 1000), Load(), b"secret", lambda n: 0)
-        self.picker = Picker(placer, lambda: self.now, lambda *ttft: self.ttfts.append(ttft), tenant_header)
+        self.picker = Picker(placer, lambda: self.now, self, tenant_header)
         self.picker.adopt(fleet)
+
+    def observe(self, place: tuple[str, str], seconds: float) -> None:
+        self.ttfts.append((place, seconds))
+
+    def forget(self, place: tuple[str, str]) -> None:
+        self.forgotten.append(place)
 
     def route(
         self, session: bytes = b"s", model: str | None = "served", *, given: bool = True, **more: bytes
@@ -69,7 +77,9 @@ def test_a_given_session_is_told_as_destination_decision_and_ref(picking: Pickin
     first, second = (r.address.encode() for r in list(TABLE.walk(b"/s"))[:2])
     assert headers["x-gateway-destination-endpoint"] == first + b"," + second
     assert headers["x-homing-decision"] == b"hash"
-    assert len(bytes.fromhex(headers["x-homing-ref"].decode())) == 16
+    digest, _, told = headers["x-homing-ref"].decode().partition(":")
+    assert len(bytes.fromhex(digest)) == 16
+    assert told == home().id
 
 
 def test_a_new_session_gets_an_id_and_the_key_that_envoy_will_make_of_it(picking: Picking):
@@ -271,7 +281,7 @@ def test_the_time_to_first_token_is_observed_where_there_is_one(picking: Picking
     picking.picker.finished(outcome(ttft_s=0.25))
     picking.picker.finished(outcome(ttft_s=None))
     picking.picker.finished(outcome(replica_id="", ttft_s=0.5))
-    assert picking.ttfts == [("p", "gpu-0", 0.25)]
+    assert picking.ttfts == [(("p", "gpu-0"), 0.25)]
 
 
 @pytest.mark.parametrize(("attempts", "retried"), [(0, 0), (1, 0), (2, 1), (3, 1)])
@@ -302,6 +312,35 @@ def test_a_ref_that_is_not_ours_moves_nobody(picking: Picking, ref: str):
     picking.picker.finished(outcome(replica_id=other_than(home()), ref=ref))
     assert picking.picker.counts.rehomed == {}
     assert destination(picking) == home().address
+
+
+def test_the_late_outcome_of_a_long_answer_does_not_bring_a_session_back(picking: Picking):
+    """It was told of one home, and moved while that answer was still on its way."""
+    first = dict(picking.route().set_headers)["x-homing-ref"].decode()
+    elsewhere = other_than(home())
+    picking.picker.finished(outcome(replica_id=elsewhere, ref=first))
+    third = next(r.id for r in REPLICAS if r.id not in (home().id, elsewhere))
+    picking.picker.finished(outcome(replica_id=third, ref=first))
+    assert destination(picking) == next(r.address for r in REPLICAS if r.id == elsewhere)
+
+
+def test_a_replica_that_is_gone_leaves_the_metrics(picking: Picking):
+    for replica in REPLICAS:
+        picking.picker.finished(outcome(replica_id=replica.id))
+    picking.picker.adopt(Fleet((replace(POOL, replicas=REPLICAS[1:]), OTHER)))
+    assert picking.forgotten == [("p", "gpu-0")]
+    assert picking.picker.counts.outcomes == {("p", "gpu-1", "2xx"): 1, ("p", "gpu-2", "2xx"): 1}
+
+
+def test_new_settings_of_the_file_hold_from_then_on(picking: Picking):
+    pools = "pools: {p: {replicas: [{id: a, address: '127.0.0.1:1'}]}}\n"
+    picking.picker.configure(parse(pools + "sessions: {max: 1}\ntenants: {header: x-team, trusted: true}\n", "f"))
+    assert picking.picker.tenant_header == "x-team"
+    for session in (b"s1", b"s2", b"s3"):
+        picking.route(session)
+    assert len(picking.picker.placer.homes) == 1
+    picking.picker.configure(parse(pools + "tenants: {header: x-team, trusted: false}\n", "f"))
+    assert picking.picker.tenant_header is None
 
 
 def other_than(replica: Replica) -> str:

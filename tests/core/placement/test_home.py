@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from homing.core.fleet import Pool, Replica, State
 from homing.core.hashing import Table
-from homing.core.placement.home import Arrival, Decision, Placer, Reason
+from homing.core.placement.home import Arrival, Decision, Placer, Reason, Ref
 from homing.core.placement.load import Load
 from homing.core.placement.pools import CompiledPool
 from homing.core.session import Homes, SessionKey
@@ -69,9 +69,8 @@ def placing() -> Placing:
 def test_a_clients_id_goes_to_the_owner_then_home(placing: Placing):
     owner, heir, *_ = order()
     first = placing.place()
-    assert first == Decision(
-        Reason.HASH, ("p", owner), (address(owner), address(heir)), key("s").digest("p", b"secret"), session=None
-    )
+    ref = Ref(key("s").digest("p", b"secret"), owner)
+    assert first == Decision(Reason.HASH, ("p", owner), (address(owner), address(heir)), ref, session=None)
     assert placing.place() == replace(first, reason=Reason.HOME)
 
 
@@ -262,9 +261,9 @@ def test_an_outcome_at_home_changes_nothing_and_keeps_the_heir(placing: Placing)
     assert placing.told(within=pool({owner: DEAD})) == (Reason.MOVED, heir)
 
 
-@pytest.mark.parametrize("ref", [b"", b"x" * 16])
-def test_an_outcome_of_a_session_that_is_not_known_changes_nothing(placing: Placing, ref: bytes):
-    assert not placing.placer.served_by(POOL, ref, "gpu-3", 0.0)
+@pytest.mark.parametrize("digest", [b"", b"x" * 16])
+def test_an_outcome_of_a_session_that_is_not_known_changes_nothing(placing: Placing, digest: bytes):
+    assert not placing.placer.served_by(POOL, Ref(digest, "gpu-0"), "gpu-3", 0.0)
     assert len(placing.placer.homes) == 0
 
 
