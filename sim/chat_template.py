@@ -30,6 +30,7 @@ DEFAULT_TEMPLATE = """\
 """
 
 
+_END_MARK = "CONTINUE_FINAL_MESSAGE_TAG "
 SPECIAL_TOKENS = {"bos_token": BOS, "eos_token": "<|im_end|>"}
 
 
@@ -63,6 +64,7 @@ class ChatTemplate:
             words = "Cannot apply chat template to an empty conversation. Provide at least one message."
             raise BadRequestError(words)
         conversation = [_flat(message) for message in messages]
+        final = _mark_end(conversation[-1]) if options.continue_final_message else None
         try:
             text = self._template.render(
                 messages=conversation,
@@ -72,7 +74,7 @@ class ChatTemplate:
             )
         except (jinja2.TemplateError, TypeError, ValueError, ArithmeticError, LookupError, AttributeError) as error:
             raise BadRequestError(str(error)) from None
-        return _cut_after(text, conversation) if options.continue_final_message else text
+        return text if final is None else _cut_at_mark(text, final)
 
 
 def _flat(message: Message) -> dict[str, object]:
@@ -99,13 +101,25 @@ def _part_text(part: object) -> str:
     raise BadRequestError("A content part must be an object.", "messages")
 
 
-def _cut_after(text: str, conversation: Sequence[Message]) -> str:
-    """The prompt up to the end of the final message, so that the model goes on with it."""
-    final = str(conversation[-1].get("content") or "").strip() if conversation else ""
-    at = text.rfind(final)
-    if not final or at < 0:
-        raise BadRequestError("continue_final_message is set but the final message does not appear in the chat.")
-    return text[: at + len(final)]
+def _mark_end(message: dict[str, object]) -> str:
+    """Mark where the final message ends, as transformers does (utils/chat_template_utils.py), and give its text."""
+    content = str(message["content"] or "")  # vLLM makes a missing text an empty one
+    message["content"] = content + _END_MARK
+    return content
+
+
+def _cut_at_mark(text: str, final: str) -> str:
+    """The prompt up to the end of the final message, so that the model goes on with it. A template that trims
+    messages trims this one too."""
+    at = text.rfind(_END_MARK.rstrip())
+    if at < 0 or final.strip() not in text:
+        raise BadRequestError(
+            "continue_final_message is set but the final message does not appear in the chat after applying the chat "
+            "template! This can happen if the chat template deletes portions of the final message. Please verify the "
+            "chat template and final message in your chat to ensure they are compatible."
+            f"Final message to continue: {final.strip()}\nRendered chat:\n{text}"
+        )
+    return text[:at] if text.startswith(_END_MARK, at) else text[:at].rstrip()
 
 
 def _tojson(value: object, ensure_ascii: bool = False, indent: int | None = None) -> str:

@@ -62,8 +62,8 @@ class FileTokenizer:
     def encode(self, text: str, *, add_special_tokens: bool = False) -> TokenIds:
         return token_ids(self._tokenizer.encode(text, add_special_tokens=add_special_tokens).ids)
 
-    def decode(self, tokens: Sequence[int]) -> str:
-        return self._tokenizer.decode(list(tokens), skip_special_tokens=True)
+    def decode(self, tokens: Sequence[int], *, skip_special_tokens: bool = True) -> str:
+        return self._tokenizer.decode(list(tokens), skip_special_tokens=skip_special_tokens)
 
     def token_bytes(self, token: int) -> bytes:
         if token in self._special:
@@ -78,6 +78,9 @@ class FileTokenizer:
 
     def token_text(self, token: int) -> str:
         return self._added.get(token) or self.token_bytes(token).decode("utf-8", "replace")
+
+    def token_name(self, token: int) -> str:
+        return self._tokenizer.id_to_token(token) or ""
 
 
 def _byte_level_alphabet() -> dict[str, int]:

@@ -69,7 +69,7 @@ def tokenize(replica: Replica, body: bytes, headers: Mapping[str, str]) -> Respo
         raise MalformedError(missing("body.prompt", given), missing("body.messages", given))
     answer = Tokenized(len(ids), replica.identity.max_model_len, list(ids))
     if strings:
-        answer.token_strs = [replica.tokenizer.token_text(token) for token in ids]
+        answer.token_strs = [replica.tokenizer.token_name(token) for token in ids]
     return json_response(answer)
 
 
@@ -79,4 +79,4 @@ def detokenize(replica: Replica, body: bytes, headers: Mapping[str, str]) -> Res
     replica.identity.check_model(request.model)
     replica.check_ids(request.tokens, "body.tokens")
     known = token_ids(token for token in request.tokens if token < replica.tokenizer.vocab_size)
-    return json_response(Detokenized(replica.tokenizer.decode(known)))
+    return json_response(Detokenized(replica.tokenizer.decode(known, skip_special_tokens=False)))

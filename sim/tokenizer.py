@@ -45,10 +45,14 @@ class Tokenizer(Protocol):
         """The bytes of one token. Special tokens have none, as `skip_special_tokens` is vLLM's default."""
         ...
 
-    def decode(self, tokens: Sequence[int]) -> str: ...
+    def decode(self, tokens: Sequence[int], *, skip_special_tokens: bool = True) -> str: ...
 
     def token_text(self, token: int) -> str:
-        """The token by name, special ones too."""
+        """The token's text, special ones too."""
+        ...
+
+    def token_name(self, token: int) -> str:
+        """The token as the vocabulary has it."""
         ...
 
 
@@ -81,11 +85,16 @@ class ByteTokenizer:
             return b""
         return token.to_bytes(4, "little").rstrip(b"\0") or b"\0"
 
-    def decode(self, tokens: Sequence[int]) -> str:
-        return b"".join(map(self.token_bytes, tokens)).decode("utf-8", "replace")
+    def decode(self, tokens: Sequence[int], *, skip_special_tokens: bool = True) -> str:
+        specials = {} if skip_special_tokens else self._special_texts
+        pieces = (specials[token].encode() if token in specials else self.token_bytes(token) for token in tokens)
+        return b"".join(pieces).decode("utf-8", "replace")
 
     def token_text(self, token: int) -> str:
         return self._special_texts.get(token) or self.token_bytes(token).decode("utf-8", "replace")
+
+    def token_name(self, token: int) -> str:
+        return self.token_text(token)
 
     def _encode_plain(self, text: str, ids: TokenIds) -> None:
         """Word by word, since words repeat: many times faster than piece by piece on long conversations."""

@@ -36,6 +36,19 @@ def test_the_final_message_is_continued():
     assert text.endswith("<|im_start|>assistant\nOnce upon")
 
 
+@pytest.mark.parametrize(("filter_", "end"), [("", "Once upon "), (" | trim", "Once upon")])
+def test_the_space_at_its_end_stays_unless_the_template_trims_it(filter_, end):
+    options = RenderOptions(add_generation_prompt=False, continue_final_message=True)
+    template = ChatTemplate("{% for m in messages %}[{{ m.content" + filter_ + " }}]{% endfor %}")
+    assert template.render([USER, {"role": "assistant", "content": "Once upon "}], options).endswith("[" + end)
+
+
+def test_a_final_message_without_text_is_begun():
+    options = RenderOptions(add_generation_prompt=False, continue_final_message=True)
+    text = ChatTemplate().render([USER, {"role": "assistant", "content": None}], options)
+    assert text.endswith("<|im_start|>assistant\n")
+
+
 @pytest.mark.parametrize(
     ("source", "message", "words"),
     [

@@ -58,3 +58,9 @@ def test_special_tokens_are_one_id_each_and_decode_to_nothing():
 
 def test_every_instance_gives_the_same_ids():
     assert ByteTokenizer().encode("hello <|im_start|> world") == ByteTokenizer().encode("hello <|im_start|> world")
+
+
+def test_special_tokens_are_in_the_text_when_asked_for():
+    ids = tokenizer.encode("<|im_start|>hello")
+    assert tokenizer.decode(ids) == "hello"
+    assert tokenizer.decode(ids, skip_special_tokens=False) == "<|im_start|>hello"
