@@ -174,7 +174,6 @@ def render(
         .render(
             ads_source=ADS_SOURCE,
             admin=config.admin,
-            coalesce=_coalesce(config.sessions.headers),
             error_types=ERROR_TYPES,
             expose_decisions=config.expose_decisions,
             filter_names=_filter_names(),
@@ -186,7 +185,7 @@ def render(
             pickers=wiring.pickers,
             pool=pool,
             pools=fleet.pools,
-            session_headers=config.sessions.headers,
+            session_headers=tuple(header.split("+") for header in config.sessions.headers),
             session_key=_session_key(config),
             source=source,
             standby=wiring.standby,
@@ -246,11 +245,6 @@ def _by_name(pool: Pool) -> bool:
         except ValueError:
             return True
     return False
-
-
-def _coalesce(headers: Sequence[str]) -> str:
-    operators = [{"command": "REQ", "param": header.upper()} for header in headers]
-    return f"%COALESCE({json.dumps({'operators': operators}, separators=(',', ':'))})%"
 
 
 def _session_key(config: Config) -> str:

@@ -72,8 +72,9 @@ class Homes:
             del entries[next(iter(entries))]
             self.evicted += 1
 
-    def forget(self, digest: bytes) -> None:
-        self._entries.pop(digest, None)
+    def forget(self, digest: bytes) -> bool:
+        """Whether it was there."""
+        return self._entries.pop(digest, None) is not None
 
     def _expire(self, now: float, at_most: int = 2) -> None:
         """Dead sessions leave from the front, a few at a time, so that no single request pays for many."""

@@ -35,6 +35,7 @@ class Counts:
     outcomes: Counter[tuple[str, str, str]] = field(default_factory=Counter)  # (pool, replica, status class)
     retried: Counter[str] = field(default_factory=Counter)  # pool
     fallbacks: Counter[str] = field(default_factory=Counter)  # pool: requests that Envoy placed alone
+    closed: Counter[str] = field(default_factory=Counter)  # by whom
     rehomed: Counter[str] = field(default_factory=Counter)  # pool: homes corrected by an outcome
 
 
@@ -86,8 +87,9 @@ class Picker:
         pool = self.fleet.by_id.get(request.cluster) if request.cluster else self.fleet.pool_for(request.model)
         key = self._session_key(headers)
         self._count_odd(headers, key)
-        if pool is None:  # an unknown model: Envoy's own route answers it
-            return RoutedRequest(self, None, None, request.model)
+        closing = key if headers.get("x-session-close", b"").lower() == b"true" else None
+        if pool is None:  # a list of models, or an unknown one: Envoy's own route answers it
+            return RoutedRequest(self, None, None, request.model, closing=closing)
         arrival = Arrival(key, given="x-homing-given" in headers)
         # no id: not through our filters; one minted from nothing would be the same for everybody.
         # no body (a probe, a list): begins no conversation, and Envoy spreads it well enough alone
@@ -96,7 +98,12 @@ class Picker:
         self.counts.decisions[pool.pool.id, decision.reason if decision else "none"] += 1
         if decision is not None:
             self.placer.load.begin(decision.place)
-        return RoutedRequest(self, pool, decision, request.model, key, hint=headers.get("x-homing-model"))
+        return RoutedRequest(self, pool, decision, request.model, key, headers.get("x-homing-model"), closing)
+
+    def close(self, key: SessionKey) -> None:
+        """The client said that it will not come back. The id may lead to any pool, so it is forgotten in all."""
+        if self.placer.close(self.fleet.by_id.values(), key):
+            self.counts.closed["client"] += 1
 
     def violated(self, stage: Stage, event: Event) -> None:
         self.counts.violations[stage.name.lower()] += 1
@@ -136,7 +143,7 @@ class Picker:
 class RoutedRequest:
     """One request after its decision: what the exchange tells Envoy, and the slot that it holds."""
 
-    __slots__ = ("_decision", "_hint", "_key", "_model", "_picker", "_pool")
+    __slots__ = ("_closing", "_decision", "_hint", "_key", "_model", "_picker", "_pool")
 
     def __init__(
         self,
@@ -146,13 +153,16 @@ class RoutedRequest:
         model: str | None,
         key: SessionKey | None = None,
         hint: bytes | None = None,
+        closing: SessionKey | None = None,
     ) -> None:
+        """`closing`: the session to forget once the request has ended."""
         self._picker = picker
         self._pool = pool
         self._decision = decision
         self._model = model
         self._key = key
         self._hint = hint
+        self._closing = closing
 
     @property
     def set_headers(self) -> SetHeaders:
@@ -190,3 +200,5 @@ class RoutedRequest:
     def release(self) -> None:
         if self._decision is not None:
             self._picker.placer.load.end(self._decision.place)
+        if self._closing is not None:
+            self._picker.close(self._closing)

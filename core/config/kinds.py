@@ -123,6 +123,22 @@ class FieldName:
 
 
 @dataclass(frozen=True, slots=True)
+class SessionHeader:
+    """A FieldName, or two with a + between: a session in the first, a part of it (a subagent) in the second."""
+
+    allowed: str = FieldName().allowed + "; or two of them with a + between, the second optional in a request"
+
+    def __call__(self, value: object) -> str:
+        names = value.split("+") if isinstance(value, str) else []
+        if not 1 <= len(names) <= 2:
+            raise ValueError(self.allowed)
+        try:
+            return "+".join(map(FieldName(), names))
+        except ValueError:
+            raise ValueError(self.allowed) from None
+
+
+@dataclass(frozen=True, slots=True)
 class Endpoint:
     """Where a replica is: an IP address or a name to resolve."""
 

@@ -20,6 +20,7 @@ from homing.core.config.kinds import (
     ListOf,
     MapOf,
     Number,
+    SessionHeader,
     Switch,
     Text,
 )
@@ -47,6 +48,7 @@ PoolId = Annotated[str, PlainValidator(POOL_ID)]
 ModelName = Annotated[str, PlainValidator(MODEL_NAME)]
 SwitchValue = Annotated[bool, PlainValidator(Switch())]
 HeaderName = Annotated[str, PlainValidator(FieldName())]
+SessionHeaderName = Annotated[str, PlainValidator(SessionHeader())]
 LoopbackAddress = Annotated[Address, PlainValidator(LOOPBACK_ONLY)]
 Threshold = Annotated[int, PlainValidator(Integer(1, 100))]
 
@@ -100,10 +102,16 @@ class PoolConfig(_PoolKeys):
 class Sessions(_Keys):
     """How a session is known, and for how long. `max` bounds the sessions that a picker remembers."""
 
-    headers: Annotated[tuple[HeaderName, ...], BeforeValidator(ListOf("header names", 1, 16))] = (
+    headers: Annotated[tuple[SessionHeaderName, ...], BeforeValidator(ListOf("header names", 1, 16))] = (
         "x-session-id",
         "x-amzn-sagemaker-session-id",
-        "x-claude-code-session-id",
+        "x-claude-code-session-id+x-claude-code-agent-id",
+        "session-id",
+        "session_id",
+        "x-session-affinity",
+        "x-smg-routing-key",
+        "x-dynamo-session-id",
+        "x-aibrix-session-key",
     )
     ttl_s: Annotated[float, PlainValidator(Number(0.001, 31_536_000))] = 1800.0
     max: Annotated[int, PlainValidator(Integer(1, 10_000_000))] = 200_000

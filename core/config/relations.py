@@ -72,11 +72,12 @@ def _session_headers(root: Mapping) -> Iterator[Text]:
     headers = sessions.get("headers") if isinstance(sessions, Mapping) else None
     path: Path = ("sessions", "headers")
     if headers is None:
-        yield from (((*path, i), root.line, name) for i, name in enumerate(Sessions().headers))
+        for i, header in enumerate(Sessions().headers):
+            yield from (((*path, i), root.line, name) for name in header.split("+"))
     elif isinstance(headers, Sequence):
         for i, item in enumerate(headers.items):
             if (text := _text(item)) is not None:
-                yield (*path, i), item.line, text.lower()
+                yield from (((*path, i), item.line, name) for name in text.lower().split("+") if name)
 
 
 def _tenant_header(root: Mapping, session_headers: list[Text], file: str) -> Iterator[Problem]:

@@ -7,7 +7,7 @@ next on the hash, and stays there.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -89,6 +89,11 @@ class Placer:
         digest = arrival.key.digest(pool.pool.id, self._secret)
         reason, target = self._resident(pool, arrival.key, digest, now)
         return self._settle(pool, reason, target, arrival.key.text, digest, now)
+
+    def close(self, pools: Iterable[CompiledPool], key: SessionKey) -> bool:
+        """The session has ended: its homes in `pools` are forgotten. Whether there was one."""
+        forgotten = [self.homes.forget(key.digest(pool.pool.id, self._secret)) for pool in pools]
+        return any(forgotten)
 
     def served_by(self, pool: CompiledPool, ref: Ref, replica_id: str, now: float) -> bool:
         """Envoy's log says who really served. If that is another than it was told, and the session has not moved since,

@@ -80,8 +80,17 @@ def test_everything_but_pools_has_a_default():
         "127.0.0.1:8600",
     )
     assert config.expose_decisions is False
-    assert config.sessions == Sessions(
-        headers=("x-session-id", "x-amzn-sagemaker-session-id", "x-claude-code-session-id"), ttl_s=1800.0, max=200_000
+    assert (config.sessions.ttl_s, config.sessions.max) == (1800.0, 200_000)
+    assert config.sessions.headers == (
+        "x-session-id",
+        "x-amzn-sagemaker-session-id",
+        "x-claude-code-session-id+x-claude-code-agent-id",
+        "session-id",
+        "session_id",
+        "x-session-affinity",
+        "x-smg-routing-key",
+        "x-dynamo-session-id",
+        "x-aibrix-session-key",
     )
     assert config.tenants is None
     assert config.health == HealthCheck(

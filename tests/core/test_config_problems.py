@@ -3,6 +3,7 @@
 import pytest
 
 from homing.core.config import ConfigError, Problem, parse
+from homing.core.config.kinds import SessionHeader
 
 REPLICA = "{id: r, address: 'h:1'}"
 POOL = f"pools: {{a: {{replicas: [{REPLICA}]}}}}"
@@ -70,7 +71,7 @@ sessions:
             '"gpu-a" again (pools.qwen-72b.replicas[0].id, line 7)',
             "an id that no other replica of the pool has",
         ),
-        Problem("f", 13, "sessions.headers[0]", '"x-request-id"', FIELD_NAME),
+        Problem("f", 13, "sessions.headers[0]", '"x-request-id"', SessionHeader().allowed),
         Problem("f", 14, "sessions.ttl_s", ".nan", "a number from 0.001 to 31536000"),
     )
 
@@ -344,3 +345,19 @@ def test_more_problems_than_anyone_reads_are_counted():
 
 def test_a_problem_without_a_line_names_the_file_alone():
     assert str(Problem("f", None, "", "no such file", "a file")) == "f: found no such file, allowed: a file"
+
+
+@pytest.mark.parametrize("name", ["x-a+x-b", "X-A+X-B", "session_id"])
+def test_a_session_may_be_named_by_two_headers(name: str):
+    config = parse(f"{POOL}\nsessions: {{headers: ['{name}']}}", "f")
+    assert config.sessions.headers == (name.lower(),)
+
+
+@pytest.mark.parametrize("name", ["x-a+", "+x-a", "x-a+x-b+x-c", "x-a+x-request-id", "x-a + x-b", "+"])
+def test_other_combinations_of_headers_are_refused(name: str):
+    assert [p.key for p in problems(f"{POOL}\nsessions: {{headers: ['{name}']}}")] == ["sessions.headers[0]"]
+
+
+def test_a_header_that_names_a_part_of_a_session_counts_as_named():
+    found = problems(f"{POOL}\nsessions: {{headers: ['x-a+x-b', 'x-b']}}")
+    assert [p.key for p in found] == ["sessions.headers[1]"]

@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 import pytest
-from e2e.stack import StaticStack
+from e2e.stack import StaticStack, until
 
 pytestmark = pytest.mark.e2e
 
@@ -83,6 +83,11 @@ CASES = [
     Case("empty session id", headers=with_headers(("x-session-id", "")), decisions=("new",)),
     Case("empty id, then another header's", headers=with_headers(("x-session-id", ""), ("x-claude-code-session-id", "c1")), decisions=("hash", "home"), session="c1"),
     Case("SageMaker's header", headers=with_headers(("x-amzn-sagemaker-session-id", "sm1")), decisions=("hash", "home"), session="sm1"),
+    Case("a subagent is a session of its own", headers=with_headers(("x-claude-code-session-id", "c1"), ("x-claude-code-agent-id", "a1")), decisions=("hash", "home"), session="c1/a1"),
+    Case("an agent without a session", headers=with_headers(("x-claude-code-agent-id", "a1")), decisions=("new",)),
+    Case("Codex's header", headers=with_headers(("session_id", "codex1")), decisions=("hash", "home"), session="codex1"),
+    Case("Dynamo's header", headers=with_headers(("x-dynamo-session-id", "dyn1")), decisions=("hash", "home"), session="dyn1"),
+    Case("an id of one request is no session", headers=with_headers(("x-request-id", "r1")), decisions=("new",)),
     Case("the first header wins", headers=with_headers(("x-claude-code-session-id", "c2"), ("x-session-id", "s2")), decisions=("hash", "home"), session="s2"),
     Case("duplicated id: the first", headers=with_headers(("x-session-id", "d1"), ("x-session-id", "d2")), decisions=("hash", "home"), session="d1"),
     Case("20 KB id", headers=with_headers(("x-session-id", LONG)), decisions=("hash", "home"), session=LONG),
@@ -161,3 +166,21 @@ def test_odd_ids_are_counted(two_pools: StaticStack) -> None:
         answer = httpx.post(f"{two_pools.url}/v1/chat/completions", json=body, headers=headers, trust_env=False)
         assert answer.status_code == 200
     assert {kind: n - before[kind] for kind, n in counted().items()} == dict.fromkeys(before, 1)
+
+
+def test_a_closed_session_is_forgotten(two_pools: StaticStack) -> None:
+    def sessions() -> float:
+        return two_pools.metric("homing_sessions")
+
+    body, session = {"model": "model-a", "messages": USER}, {"x-session-id": "to-be-closed"}
+    before = sessions()
+    for headers, known in (
+        (session, 1),
+        (session | {"x-session-close": "true"}, 0),
+        (session, 1),
+    ):
+        answer = httpx.post(f"{two_pools.url}/v1/chat/completions", json=body, headers=headers, trust_env=False)
+        assert answer.status_code == 200
+        until(lambda known=known: sessions() == before + known, 5, "the session to be known or forgotten")
+    httpx.get(f"{two_pools.url}/v1/models", headers=session | {"x-session-close": "true"}, trust_env=False)
+    until(lambda: sessions() == before, 5, "the session to be forgotten")

@@ -55,6 +55,7 @@ class Exporting:
         routed = self.route("s", x_homing_odd=b"duplicate", x_homing_model=b"alias")
         assert isinstance(routed.rewrite(b'{"model":"other"}'), Reject)
         ref = dict(routed.set_headers)["x-homing-ref"].decode()
+        self.route("t", x_session_close=b"true").release()
         self.picker.violated(Stage.FRESH, ANY_EVENT)
         self.picker.adopt(Fleet((Pool("p", "served", ("alias",), replicas=(REPLICAS[0], Replica("c", "10.0.0.3:1"))),)))
         self.picker.finished(Outcome("p", "c", 200, 0.3, 1.0, 2, "hash", ref))
@@ -85,7 +86,8 @@ def test_before_the_first_fleet():
 def test_what_happened_is_what_is_exported(exporting: Exporting):
     exporting.use_all()
     expected = {
-        "homing_decisions_total": {'{pool="p",reason="hash"}': 1},
+        "homing_decisions_total": {'{pool="p",reason="hash"}': 2},
+        "homing_sessions_closed_total": {'{by="client"}': 1},
         "homing_fallbacks_total": {'{pool="p"}': 1},
         "homing_outcomes_total": {'{pool="p",replica="c",status="2xx"}': 2},
         "homing_retried_total": {'{pool="p"}': 1},

@@ -371,3 +371,45 @@ def test_a_request_without_a_body_goes_home_with_its_session(picking: Picking) -
     headers = {"x-session-id": b"s", "x-homing-key": b"/s", "x-homing-given": b"s"}
     routed = picking.picker.route(RequestHeadersReceived(headers, "served", has_body=False))
     assert dict(routed.set_headers)["x-gateway-destination-endpoint"].startswith(home().address.encode())
+
+
+def closing(picking: Picking, model: str | None, session: bytes = b"s") -> RoutedRequest:
+    return picking.route(session, model, x_session_close=b"True")
+
+
+def known(picking: Picking) -> int:
+    return len(picking.picker.placer.homes)
+
+
+def test_a_session_is_closed_when_its_last_turn_has_ended(picking: Picking):
+    picking.route()
+    last = closing(picking, "served")
+    assert dict(last.set_headers)["x-homing-decision"] == b"home"
+    assert known(picking) == 1
+    last.release()
+    assert known(picking) == 0
+    assert picking.picker.counts.closed == {"client": 1}
+
+
+def test_a_close_without_a_pool_forgets_the_session_in_all(picking: Picking):
+    for model in ("served", "other"):
+        picking.route(model=model)
+    picking.route(b"another")
+    closing(picking, None).release()
+    assert known(picking) == 1
+    closing(picking, None).release()
+    assert picking.picker.counts.closed == {"client": 1}
+
+
+def test_nobody_closes_another_tenants_session():
+    picking = Picking(tenant_header="x-tenant-id")
+    picking.route(x_tenant_id=b"a")
+    picking.route(model=None, x_tenant_id=b"b", x_session_close=b"true").release()
+    assert known(picking) == 1
+
+
+@pytest.mark.parametrize("value", [b"", b"false", b"1", b"yes"])
+def test_only_true_closes(picking: Picking, value: bytes):
+    picking.route()
+    picking.route(x_session_close=value).release()
+    assert known(picking) == 1
