@@ -21,6 +21,15 @@ class SessionKey:
     session: bytes
     text: bytes
 
+    @property
+    def prefix(self) -> bytes:
+        """The part of `text` before the session's id."""
+        return self.text[: len(self.text) - len(self.session)]
+
+    def named(self, session: bytes) -> SessionKey:
+        """The same tenant's key for another id."""
+        return SessionKey(self.tenant, session, self.prefix + session)
+
     def digest(self, pool_id: str, secret: bytes) -> bytes:
         """The table's key, 16 bytes. NUL cannot occur in a header, so no two (pool, tenant, session) share an input.
 

@@ -69,8 +69,9 @@ def encode(answer: Answer) -> bytes:
                 response.mode_override.request_body_mode = ProcessingMode.BUFFERED
                 response.mode_override.response_header_mode = ProcessingMode.SKIP
                 response.mode_override.response_trailer_mode = ProcessingMode.SEND
-        case BodyAnswer(body):
+        case BodyAnswer(body, set_headers):
             response.request_body.response.SetInParent()
+            _set_headers(response.request_body.response, set_headers)
             if body is not None:
                 response.request_body.response.body_mutation.body = body
                 _set_headers(response.request_body.response, (("content-length", b"%d" % len(body)),))

@@ -56,9 +56,11 @@ class HeadersAnswer:
 
 @dataclass(frozen=True, slots=True)
 class BodyAnswer:
-    """`body` replaces the request's, content-length included; None leaves it byte for byte."""
+    """`body` replaces the request's, content-length included; None leaves it byte for byte. Headers to overwrite, for
+    a decision that had to see the body."""
 
     body: bytes | None = None
+    set_headers: SetHeaders = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ COUNTERS = {
     "outcomes": ("homing_outcomes", "Requests finished, by who served and how", ("pool", "replica", "status")),
     "retried": ("homing_retried", "Requests that took more than one attempt", ("pool",)),
     "rehomed": ("homing_rehomed", "Sessions whose home was corrected by who really served", ("pool",)),
+    "keyless": ("homing_keyless", "Requests without a session's id, by what their history told", ("outcome",)),
     "closed": ("homing_sessions_closed", "Sessions ended by word, not by idle time", ("by",)),
     "rejected": ("homing_rejected", "Requests refused by the picker", ("reason",)),
     "odd_ids": ("homing_odd_session_ids", "Session ids that are long, duplicated, empty or not ASCII", ("kind",)),

@@ -10,18 +10,19 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from homing.core.chat import NotAnObjectError, model_of, with_model
 from homing.core.config import Config
 from homing.core.fleet import Fleet
+from homing.core.history import Said, header_safe
 from homing.core.placement.home import Arrival, Decision, Placer, Ref
 from homing.core.placement.load import Place
 from homing.core.placement.pools import EMPTY, CompiledFleet, CompiledPool
 from homing.core.session import LONG_ID_BYTES, SessionKey
-from homing.ext_proc.events import BodyAnswer, Event, Headers, Reject, RequestHeadersReceived, SetHeaders
+from homing.ext_proc.events import Event, Headers, RequestHeadersReceived
 from homing.ext_proc.exchange import Stage
 from homing.ext_proc.outcomes import Outcome
+from homing.ext_proc.routed import RoutedRequest, UnnamedRequest
 
-DESTINATION = "x-gateway-destination-endpoint"
+CONVERSATION_PATHS = (b"/v1/chat/completions", b"/v1/messages", b"/v1/responses")
 
 
 @dataclass(slots=True)
@@ -35,6 +36,7 @@ class Counts:
     outcomes: Counter[tuple[str, str, str]] = field(default_factory=Counter)  # (pool, replica, status class)
     retried: Counter[str] = field(default_factory=Counter)  # pool
     fallbacks: Counter[str] = field(default_factory=Counter)  # pool: requests that Envoy placed alone
+    keyless: Counter[str] = field(default_factory=Counter)  # what became of requests known by their history only
     closed: Counter[str] = field(default_factory=Counter)  # by whom
     rehomed: Counter[str] = field(default_factory=Counter)  # pool: homes corrected by an outcome
 
@@ -65,10 +67,15 @@ class Picker:
         self.tenant_header = tenant_header
         self._clock = clock
         self._ttft = ttft
+        self._fields: tuple[str, ...] = ()
+        self._recognises = False
 
     def configure(self, config: Config) -> None:
         """What the file says of sessions and tenants, as of now."""
-        self.placer.homes.limit(config.sessions.ttl_s, config.sessions.max)
+        sessions = config.sessions
+        self.placer.homes.limit(sessions.ttl_s, sessions.max)
+        self.placer.chains.limit(sessions.ttl_s, sessions.max)
+        self._fields, self._recognises = sessions.body_fields, sessions.history
         tenants = config.tenants
         self.tenant_header = tenants.header if tenants is not None and tenants.trusted else None
 
@@ -89,21 +96,57 @@ class Picker:
         self._count_odd(headers, key)
         closing = key if headers.get("x-session-close", b"").lower() == b"true" else None
         if pool is None:  # a list of models, or an unknown one: Envoy's own route answers it
-            return RoutedRequest(self, None, None, request.model, closing=closing)
-        arrival = Arrival(key, given="x-homing-given" in headers)
+            return RoutedRequest(self, None, None, request.model, key, closing=closing)
+        given, hint = "x-homing-given" in headers, headers.get("x-homing-model")
+        if not given and key.session and self._reads(request):
+            return UnnamedRequest(self, pool, None, request.model, key, hint)
         # no id: not through our filters; one minted from nothing would be the same for everybody.
         # no body (a probe, a list): begins no conversation, and Envoy spreads it well enough alone
-        placeable = key.session and (arrival.given or request.has_body)
-        decision = self.placer.place(pool, arrival, self._clock()) if placeable else None
+        placeable = key.session and (given or request.has_body)
+        decision = self.placer.place(pool, Arrival(key, given), self._clock()) if placeable else None
+        self._begin(pool, decision)
+        return RoutedRequest(self, pool, decision, request.model, key, hint, closing)
+
+    def fields(self) -> tuple[str, ...]:
+        return self._fields
+
+    def seed(self, pool: CompiledPool, key: SessionKey) -> bytes:
+        return self.placer.seed(pool.pool.id, key.tenant)
+
+    def place_said(self, pool: CompiledPool, key: SessionKey, said: Said) -> tuple[SessionKey, Decision | None]:
+        """By the id that the body names, else by its history, else as a new session."""
+        now = self._clock()
+        decision: Decision | None
+        if said.session is not None:
+            key = key.named(header_safe(said.session))
+            decision = self.placer.place(pool, Arrival(key, given=True), now)
+        elif said.history is not None:
+            recognition, decision = self.placer.place_by_history(pool, key, said.history, now)
+            self.counts.keyless[recognition] += 1
+        else:
+            decision = self.placer.place(pool, Arrival(key, given=False), now)
+        self._begin(pool, decision)
+        return key, decision
+
+    def rejected(self, why: str) -> None:
+        self.counts.rejected[why] += 1
+
+    def release(self, place: Place | None, closing: SessionKey | None) -> None:
+        """The id of a session that is closed may lead to any pool, so it is forgotten in all."""
+        if place is not None:
+            self.placer.load.end(place)
+        if closing is not None and self.placer.close(self.fleet.by_id.values(), closing):
+            self.counts.closed["client"] += 1
+
+    def _begin(self, pool: CompiledPool, decision: Decision | None) -> None:
         self.counts.decisions[pool.pool.id, decision.reason if decision else "none"] += 1
         if decision is not None:
             self.placer.load.begin(decision.place)
-        return RoutedRequest(self, pool, decision, request.model, key, headers.get("x-homing-model"), closing)
 
-    def close(self, key: SessionKey) -> None:
-        """The client said that it will not come back. The id may lead to any pool, so it is forgotten in all."""
-        if self.placer.close(self.fleet.by_id.values(), key):
-            self.counts.closed["client"] += 1
+    def _reads(self, request: RequestHeadersReceived) -> bool:
+        """Whether a request without a session is worth its body: one that has a conversation in it."""
+        path = request.headers.get(":path", b"").partition(b"?")[0]
+        return self._recognises and request.has_body and path.endswith(CONVERSATION_PATHS)
 
     def violated(self, stage: Stage, event: Event) -> None:
         self.counts.violations[stage.name.lower()] += 1
@@ -138,67 +181,3 @@ class Picker:
             self.counts.odd_ids["long"] += 1
         if not key.session.isascii():
             self.counts.odd_ids["non_ascii"] += 1
-
-
-class RoutedRequest:
-    """One request after its decision: what the exchange tells Envoy, and the slot that it holds."""
-
-    __slots__ = ("_closing", "_decision", "_hint", "_key", "_model", "_picker", "_pool")
-
-    def __init__(
-        self,
-        picker: Picker,
-        pool: CompiledPool | None,
-        decision: Decision | None,
-        model: str | None,
-        key: SessionKey | None = None,
-        hint: bytes | None = None,
-        closing: SessionKey | None = None,
-    ) -> None:
-        """`closing`: the session to forget once the request has ended."""
-        self._picker = picker
-        self._pool = pool
-        self._decision = decision
-        self._model = model
-        self._key = key
-        self._hint = hint
-        self._closing = closing
-
-    @property
-    def set_headers(self) -> SetHeaders:
-        decision, key = self._decision, self._key
-        if decision is None or key is None:
-            return ()
-        headers: SetHeaders = (
-            (DESTINATION, ",".join(decision.endpoints).encode()),
-            ("x-homing-decision", decision.reason.encode()),
-            ("x-homing-ref", decision.ref.encode()),
-        )
-        if decision.session is None:
-            return headers
-        prefix = key.text[: len(key.text) - len(key.session)]
-        return (*headers, ("x-session-id", decision.session), ("x-homing-key", prefix + decision.session))
-
-    @property
-    def want_body(self) -> bool:
-        """Only a request that names an alias has to be changed."""
-        return self._pool is not None and self._model in self._pool.pool.aliases
-
-    def rewrite(self, body: bytes) -> BodyAnswer | Reject:
-        """The alias becomes the name that the replicas serve. A hint that the body contradicts is refused: the request
-        was routed by it. A body that is no JSON object goes on unchanged; the engine's own error says what is wrong."""
-        assert self._pool is not None
-        try:
-            named = model_of(body)
-            if self._hint is not None and named is not None and named != self._model:
-                self._picker.counts.rejected["hint"] += 1
-                return Reject(400, f"The header x-homing-model says {self._model}, the body says {named}.")
-            return BodyAnswer(with_model(body, self._pool.pool.served_name))
-        except NotAnObjectError:
-            return BodyAnswer()
-
-    def release(self) -> None:
-        if self._decision is not None:
-            self._picker.placer.load.end(self._decision.place)
-        if self._closing is not None:
-            self._picker.close(self._closing)

@@ -17,6 +17,7 @@ from prometheus_client import CollectorRegistry
 from homing.control.http_server import HttpServer, listening
 from homing.control.reload import Reloader
 from homing.control.watch import FleetWatch
+from homing.core.chains import Chains
 from homing.core.config import Config
 from homing.core.fleet import Fleet
 from homing.core.placement.home import Placer
@@ -49,6 +50,7 @@ class Options:
 def build_picker(config: Config, registry: CollectorRegistry) -> Picker:
     placer = Placer(
         Homes(config.sessions.ttl_s, config.sessions.max),
+        Chains(config.sessions.ttl_s, config.sessions.max),
         Load(),
         secret=secrets.token_bytes(16),
         break_tie=Random().randrange,

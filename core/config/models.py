@@ -31,6 +31,7 @@ LOOPBACK_ONLY = Listener(
     " this version does not have)",
     loopback=True,
 )
+BODY_FIELDS = ("conversation", "session_id", "session_params.session_id", "prompt_cache_key")
 POOL_ID = Text(
     r"[a-z0-9][a-z0-9._-]{0,62}",
     "a lower-case letter or digit, then up to 62 of a-z 0-9 . _ -; not beginning with homing- or homing_",
@@ -48,6 +49,7 @@ PoolId = Annotated[str, PlainValidator(POOL_ID)]
 ModelName = Annotated[str, PlainValidator(MODEL_NAME)]
 SwitchValue = Annotated[bool, PlainValidator(Switch())]
 HeaderName = Annotated[str, PlainValidator(FieldName())]
+BodyField = Annotated[str, PlainValidator(Choice((*BODY_FIELDS, "user")))]
 SessionHeaderName = Annotated[str, PlainValidator(SessionHeader())]
 LoopbackAddress = Annotated[Address, PlainValidator(LOOPBACK_ONLY)]
 Threshold = Annotated[int, PlainValidator(Integer(1, 100))]
@@ -113,6 +115,8 @@ class Sessions(_Keys):
         "x-dynamo-session-id",
         "x-aibrix-session-key",
     )
+    body_fields: Annotated[tuple[BodyField, ...], BeforeValidator(ListOf("fields", 0, 8))] = BODY_FIELDS
+    history: SwitchValue = True
     ttl_s: Annotated[float, PlainValidator(Number(0.001, 31_536_000))] = 1800.0
     max: Annotated[int, PlainValidator(Integer(1, 10_000_000))] = 200_000
 

@@ -7,11 +7,13 @@ next on the hash, and stays there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from homing.core.chains import Chains, Recognition
 from homing.core.fleet import Replica
+from homing.core.history import History
 from homing.core.placement import cost, filters
 from homing.core.placement.load import Load, Place
 from homing.core.placement.minting import mint
@@ -26,6 +28,7 @@ class Reason(StrEnum):
     PLACED = "placed"  # a client's id whose owner takes no new sessions, or an id that could not be minted: pinned
     HOME = "home"  # a known session, at home
     HASH = "hash"  # a client's id seen for the first time (or after a restart): the hash's owner
+    HISTORY = "history"  # no id, but its earlier turns were seen: where they were served
     MOVED = "moved"  # its home cannot serve it any more: now lives with the next on the hash
 
 
@@ -72,10 +75,13 @@ class Arrival:
 class Placer:
     """Holds what placement remembers: homes and load. `break_tie` picks an index below n, at random in production."""
 
-    __slots__ = ("_break_tie", "_secret", "homes", "load")
+    __slots__ = ("_break_tie", "_secret", "chains", "homes", "load")
 
-    def __init__(self, homes: Homes, load: Load, secret: bytes, break_tie: Callable[[int], int]) -> None:
+    def __init__(
+        self, homes: Homes, chains: Chains, load: Load, secret: bytes, break_tie: Callable[[int], int]
+    ) -> None:
         self.homes = homes
+        self.chains = chains
         self.load = load
         self._secret = secret
         self._break_tie = break_tie
@@ -85,10 +91,26 @@ class Placer:
         if not pool.members:
             return None
         if not arrival.given:
-            return self._begin(pool, arrival.key, now)
+            return self._begin(pool, arrival.key, self._cheapest(pool, _newcomers(pool)), now)
         digest = arrival.key.digest(pool.pool.id, self._secret)
         reason, target = self._resident(pool, arrival.key, digest, now)
         return self._settle(pool, reason, target, arrival.key.text, digest, now)
+
+    def place_by_history(
+        self, pool: CompiledPool, key: SessionKey, history: History, now: float
+    ) -> tuple[Recognition, Decision | None]:
+        """For a client that sends no id: where its earlier turns were served. None as in `place`."""
+        recognition, known = self.chains.look_up(history, now)
+        if not pool.members:
+            return recognition, None
+        residents = [r for r in pool.members if r.id in known and filters.serves_its_own(r)]
+        target = self._cheapest(pool, residents or _newcomers(pool))
+        self.chains.put(history, target.id, now)
+        return recognition, self._begin(pool, key, target, now, Reason.HISTORY if residents else Reason.NEW)
+
+    def seed(self, pool_id: str, tenant: bytes) -> bytes:
+        """What keeps histories of pools and tenants apart."""
+        return b"\0".join((self._secret, pool_id.encode(), tenant))
 
     def close(self, pools: Iterable[CompiledPool], key: SessionKey) -> bool:
         """The session has ended: its homes in `pools` are forgotten. Whether there was one."""
@@ -119,18 +141,18 @@ class Placer:
         # all drain: better there than nowhere
         return Reason.MOVED if lost else Reason.HASH, pool.owner(key.text) or pool.members[0]
 
-    def _begin(self, pool: CompiledPool, key: SessionKey, now: float) -> Decision:
-        target = self._cheapest(pool)
-        prefix = key.text[: len(key.text) - len(key.session)]
-        minted = mint(key.session, prefix, pool.table, pool.members.index(target))
-        session = minted if minted is not None else key.session
-        text = prefix + session
-        digest = SessionKey(key.tenant, session, text).digest(pool.pool.id, self._secret)
-        reason = Reason.NEW if minted is not None else Reason.PLACED
-        return self._settle(pool, reason, target, text, digest, now, session)
+    def _begin(
+        self, pool: CompiledPool, key: SessionKey, target: Replica, now: float, reason: Reason = Reason.NEW
+    ) -> Decision:
+        """An id whose hash is `target`, so that the next turn needs no memory, nor a picker."""
+        minted = mint(key.session, key.prefix, pool.table, pool.members.index(target))
+        named = key.named(minted if minted is not None else key.session)
+        digest = named.digest(pool.pool.id, self._secret)
+        if minted is None and reason is Reason.NEW:
+            reason = Reason.PLACED
+        return self._settle(pool, reason, target, named.text, digest, now, named.session)
 
-    def _cheapest(self, pool: CompiledPool) -> Replica:
-        candidates = [r for r in pool.members if filters.takes_new(r)] or list(pool.members)
+    def _cheapest(self, pool: CompiledPool, candidates: Sequence[Replica]) -> Replica:
         costs = [cost.in_flight(pool.pool.id, r, self.load) for r in candidates]
         least = min(costs)
         best = [r for r, c in zip(candidates, costs, strict=True) if c == least]
@@ -147,7 +169,8 @@ class Placer:
         session: bytes | None = None,
     ) -> Decision:
         heir = self._heir(pool, target, text)
-        self.homes.put(digest, target.id, now, heir.id if heir else None)
+        if reason is not Reason.HISTORY:  # its id is a new one with every turn: nobody will ask for this one
+            self.homes.put(digest, target.id, now, heir.id if heir else None)
         endpoints = (target.address, heir.address) if heir else (target.address,)
         return Decision(reason, (pool.pool.id, target.id), endpoints, Ref(digest, target.id), session)
 
@@ -157,3 +180,8 @@ class Placer:
             if candidate.address != target.address and filters.takes_new(candidate):
                 return candidate
         return None
+
+
+def _newcomers(pool: CompiledPool) -> Sequence[Replica]:
+    """Who may take a new session; if all drain, anybody."""
+    return [r for r in pool.members if filters.takes_new(r)] or pool.members

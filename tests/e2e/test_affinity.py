@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+import openai
 import pytest
 from e2e.client import USER, Answer, chat_body, many, request
 from e2e.stack import SimulatedPool, StaticStack, static_stack, until
@@ -70,6 +71,32 @@ async def test_each_turn_finds_what_the_last_left_in_the_cache(two_pools: Static
     assert cached[0] == 0
     assert cached[1] >= 400
     assert cached == sorted(cached)
+
+
+@pytest.mark.parametrize("model", ["model-a", "model-b"])
+async def test_a_client_without_an_id_stays_home_for_twenty_turns(two_pools: StaticStack, model: str) -> None:
+    """The unmodified openai client, as it is used: it sends the history and ignores our id."""
+    messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": f"Hello from {model}"}]
+    homes, decisions = [], []
+    async with openai.AsyncOpenAI(base_url=f"{two_pools.url}/v1", api_key="unused") as client:
+        for turn in range(20):
+            raw = await client.chat.completions.with_raw_response.create(model=model, messages=messages, max_tokens=4)
+            homes.append(raw.headers["x-homing-replica"])
+            decisions.append(raw.headers["x-homing-decision"])
+            said = raw.parse().choices[0].message.content
+            messages += [{"role": "assistant", "content": said}, {"role": "user", "content": f"and {turn}?"}]
+    assert len(set(homes)) == 1
+    assert decisions == ["new", *["history"] * 19]
+
+
+async def test_a_thousand_identical_first_messages_are_spread_by_load(short_directory: Path) -> None:
+    pool = SimulatedPool("same", "same-model", 4, sim_flags=("--ttft-ms", "4000", "--itl-ms", "1"))
+    with static_stack(short_directory / "same", (pool,)) as stack:
+        answers = await many(stack.data, [request(chat_body("same-model"))] * 1000, 1000)
+        assert {a.status for a in answers} == {200}
+        counts = Counter(replicas(answers))
+    assert len(counts) == 4
+    assert max(counts.values()) <= 300
 
 
 async def test_new_sessions_are_spread_by_load(two_pools: StaticStack) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from homing.core.config.models import Sessions
 from homing.core.placement.home import Reason
-from homing.ext_proc.picker import DESTINATION
+from homing.ext_proc.routed import DESTINATION
 
 ROOT = Path(__file__).parents[2]
 DOCS = (ROOT / "docs" / "headers.md").read_text()

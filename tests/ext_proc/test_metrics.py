@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
+from homing.core.chains import Chains
 from homing.core.fleet import Fleet, Pool, Replica
 from homing.core.placement.home import Placer, Reason
 from homing.core.placement.load import Load
@@ -31,7 +32,7 @@ class Exporting:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         self.picker = Picker(
-            Placer(Homes(100.0, 2), Load(), b"secret", lambda n: 0),
+            Placer(Homes(100.0, 2), Chains(100.0, 1000), Load(), b"secret", lambda n: 0),
             lambda: 0.0,
             Ttft(self.registry),
         )
@@ -56,6 +57,7 @@ class Exporting:
         assert isinstance(routed.rewrite(b'{"model":"other"}'), Reject)
         ref = dict(routed.set_headers)["x-homing-ref"].decode()
         self.route("t", x_session_close=b"true").release()
+        self.picker.counts.keyless["first"] += 1
         self.picker.violated(Stage.FRESH, ANY_EVENT)
         self.picker.adopt(Fleet((Pool("p", "served", ("alias",), replicas=(REPLICAS[0], Replica("c", "10.0.0.3:1"))),)))
         self.picker.finished(Outcome("p", "c", 200, 0.3, 1.0, 2, "hash", ref))
@@ -88,6 +90,7 @@ def test_what_happened_is_what_is_exported(exporting: Exporting):
     expected = {
         "homing_decisions_total": {'{pool="p",reason="hash"}': 2},
         "homing_sessions_closed_total": {'{by="client"}': 1},
+        "homing_keyless_total": {'{outcome="first"}': 1},
         "homing_fallbacks_total": {'{pool="p"}': 1},
         "homing_outcomes_total": {'{pool="p",replica="c",status="2xx"}': 2},
         "homing_retried_total": {'{pool="p"}': 1},

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from homing.core.chains import Chains
 from homing.core.fleet import Pool, Replica, State
 from homing.core.hashing import Table
 from homing.core.placement.home import Arrival, Decision, Placer, Reason, Ref
@@ -48,7 +49,7 @@ class Placing:
     """A placer with a clock; `place` wants a decision."""
 
     def __init__(self, break_tie: Callable[[int], int] = lambda n: 0) -> None:
-        self.placer = Placer(Homes(TTL_S, 1000), Load(), b"secret", break_tie)
+        self.placer = Placer(Homes(TTL_S, 1000), Chains(TTL_S, 1000), Load(), b"secret", break_tie)
         self.now = 0.0
 
     def place(self, session: str = "s", within: CompiledPool = POOL, *, given: bool = True) -> Decision:

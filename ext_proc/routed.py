@@ -1,0 +1,124 @@
+"""One request after the picker has looked at it: what the exchange tells Envoy, and the slot that it holds."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from homing.core.chat import NotAnObjectError, model_of, with_model
+from homing.core.history import Said, read
+from homing.core.placement.home import Decision
+from homing.core.placement.load import Place
+from homing.core.placement.pools import CompiledPool
+from homing.core.session import SessionKey
+from homing.ext_proc.events import BodyAnswer, Reject, SetHeaders
+
+DESTINATION = "x-gateway-destination-endpoint"
+
+
+class Desk(Protocol):
+    """What a routed request needs of its picker."""
+
+    def place_said(self, pool: CompiledPool, key: SessionKey, said: Said) -> tuple[SessionKey, Decision | None]:
+        """Places by what the body says. The key is the one that it was placed by."""
+
+    def fields(self) -> tuple[str, ...]:
+        """The body's members that may name a session."""
+
+    def seed(self, pool: CompiledPool, key: SessionKey) -> bytes:
+        """What keeps histories of pools and tenants apart."""
+
+    def rejected(self, why: str) -> None: ...
+
+    def release(self, place: Place | None, closing: SessionKey | None) -> None:
+        """The request has ended: its slot is given back, a session that was to be closed is forgotten."""
+
+
+class RoutedRequest:
+    """A request that is known by its headers. `closing`: the session to forget once it has ended."""
+
+    __slots__ = ("_closing", "_decision", "_desk", "_hint", "_key", "_model", "_pool")
+
+    def __init__(
+        self,
+        desk: Desk,
+        pool: CompiledPool | None,
+        decision: Decision | None,
+        model: str | None,
+        key: SessionKey,
+        hint: bytes | None = None,
+        closing: SessionKey | None = None,
+    ) -> None:
+        self._desk = desk
+        self._pool = pool
+        self._decision = decision
+        self._model = model
+        self._key = key
+        self._hint = hint
+        self._closing = closing
+
+    @property
+    def set_headers(self) -> SetHeaders:
+        return _told(self._decision, self._key)
+
+    @property
+    def want_body(self) -> bool:
+        """Only a request that names an alias has to be changed."""
+        return self._pool is not None and self._model in self._pool.pool.aliases
+
+    def rewrite(self, body: bytes) -> BodyAnswer | Reject:
+        """The alias becomes the name that the replicas serve. A hint that the body contradicts is refused: the request
+        was routed by it. A body that is no JSON object goes on unchanged; the engine's own error says what is wrong."""
+        assert self._pool is not None
+        try:
+            named = model_of(body)
+            if self._hint is not None and named is not None and named != self._model:
+                self._desk.rejected("hint")
+                return Reject(400, f"The header x-homing-model says {self._model}, the body says {named}.")
+            return BodyAnswer(with_model(body, self._pool.pool.served_name))
+        except NotAnObjectError:
+            return BodyAnswer()
+
+    def release(self) -> None:
+        self._desk.release(self._decision.place if self._decision else None, self._closing)
+
+
+class UnnamedRequest(RoutedRequest):
+    """A request whose headers name no session: placed when its body has come, by an id or the history in it."""
+
+    __slots__ = ()
+
+    @property
+    def set_headers(self) -> SetHeaders:
+        return ()
+
+    @property
+    def want_body(self) -> bool:
+        return True
+
+    def rewrite(self, body: bytes) -> BodyAnswer | Reject:
+        assert self._pool is not None
+        answer = super().rewrite(body) if super().want_body else BodyAnswer()
+        if isinstance(answer, Reject):
+            return answer
+        try:
+            said = read(body, self._desk.fields(), self._desk.seed(self._pool, self._key))
+        except NotAnObjectError:
+            said = Said()
+        key, self._decision = self._desk.place_said(self._pool, self._key, said)
+        headers = _told(self._decision, key)
+        if key is not self._key and self._decision is not None:  # the body named the session: the answer does too
+            headers = (*headers, ("x-session-id", key.session), ("x-homing-key", key.text))
+        return BodyAnswer(answer.body, headers)
+
+
+def _told(decision: Decision | None, key: SessionKey) -> SetHeaders:
+    if decision is None:
+        return ()
+    headers: SetHeaders = (
+        (DESTINATION, ",".join(decision.endpoints).encode()),
+        ("x-homing-decision", decision.reason.encode()),
+        ("x-homing-ref", decision.ref.encode()),
+    )
+    if decision.session is None:
+        return headers
+    return (*headers, ("x-session-id", decision.session), ("x-homing-key", key.prefix + decision.session))
