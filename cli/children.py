@@ -11,7 +11,7 @@ from homing.cli.child import Child, fixed
 from homing.cli.demo import SimulatedReplica
 from homing.cli.envoy_process import EnvoyStart
 from homing.cli.ports import Wanted
-from homing.cli.probes import Accepts, Answers, Every, reachable
+from homing.cli.probes import Accepts, Answers, Asks, Every, reachable
 from homing.control.envoy_config import Source, Wiring, render_bootstrap
 from homing.core.config import Config
 
@@ -138,5 +138,7 @@ def _envoy(installation: Installation, say: Callable[[str], None]) -> Child:
         bootstrap=bootstrap,
         say=say,
     )
-    ready = Every((Answers(str(config.admin), "/ready"), Accepts(reachable(config.listen))))
+    pickers = tuple(map(installation.http_socket, (*installation.picker_names(), STANDBY)))
+    admin = str(config.admin)
+    ready = Every((Answers(admin, "/ready"), Accepts(reachable(config.listen)), Asks(admin, pickers)))
     return Child(ENVOY, start, ready, after=(CONTROL,), ends_first=True)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 OLDEST = (1, 38)
 VERSION_TIMEOUT_S = 10.0
-REMEDY = "use --envoy PATH (Envoy >= 1.38), or the image in compose/"
+REMEDY = "use --envoy PATH (Envoy >= 1.38), or the container image"
 
 Version = tuple[int, int, int]
 

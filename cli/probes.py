@@ -64,6 +64,20 @@ class Every:
         return True
 
 
+@dataclass(frozen=True, slots=True)
+class Asks:
+    """Envoy, by its admin address, asks every picker that is ready (`pickers`: their HTTP addresses)."""
+
+    admin: str
+    pickers: tuple[str, ...]
+
+    async def __call__(self) -> bool:
+        ready = sum([await Answers(picker, "/readyz")() for picker in self.pickers])
+        stats = await get(self.admin, "/stats?filter=^cluster.homing-pickers.membership_healthy$")
+        asked = stats.text.rpartition(": ")[2].strip() if stats is not None else ""
+        return asked.isdigit() and int(asked) >= ready
+
+
 async def get(address: str, path: str) -> httpx.Response | None:
     """One GET on a connection of its own; None without an answer. No proxy of the environment is asked."""
     socket = address.removeprefix("unix:")

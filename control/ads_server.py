@@ -151,6 +151,8 @@ class AdsServer:
                 following = tasks.create_task(self._follow(stream, context))
                 await self._read(stream, context)
                 following.cancel()
+        except* asyncio.InvalidStateError:
+            pass  # "RPC already finished": the client left, or we stopped, between its request and our answer
         finally:
             del self._streams[key]
             self._progress.set(None)

@@ -21,6 +21,7 @@ import jinja2
 from homing import __version__
 from homing.core.fleet import Fleet, Pool
 from homing.core.hashing import minimum_ring_size
+from homing.core.session import KEY_ID_BYTES
 
 if TYPE_CHECKING:
     from homing.core.config import Config
@@ -248,9 +249,10 @@ def _by_name(pool: Pool) -> bool:
 
 
 def _session_key(config: Config) -> str:
-    """Tenant/session. The tenant counts only where a trusted hop sets it."""
+    """Tenant/session. The tenant counts only where a trusted hop sets it. Of a long id its beginning is the key: the
+    whole would stand in the request twice, and Envoy refuses more than 60 KiB of headers."""
     tenant = f"%REQ({config.tenants.header.upper()})%" if config.tenants and config.tenants.trusted else ""
-    return f"{tenant}/%REQ(X-SESSION-ID)%"
+    return f"{tenant}/%REQ(X-SESSION-ID):{KEY_ID_BYTES}%"
 
 
 def _names(fleet: Fleet) -> str:

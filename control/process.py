@@ -104,12 +104,14 @@ def _last_good(options: Options, resources: Resources) -> LastGoodFiles | None:
 
 def _unmoved(bound: Config, tell: Callable[[Config, Fleet], None]) -> Callable[[Config, Fleet], None]:
     """Says so once when a new file asks for ports that only a new process can listen on."""
-    said = {(bound.xds, bound.api)}
+    bound_to = (bound.xds, bound.api, bound.admin)
+    said = {bound_to}
 
     def told(config: Config, fleet: Fleet) -> None:
-        if (config.xds, config.api) not in said:
-            said.add((config.xds, config.api))
-            log.warning("xds and api stay at %s and %s until the control service is restarted", bound.xds, bound.api)
+        asked = (config.xds, config.api, config.admin)
+        if asked not in said:
+            said.add(asked)
+            log.warning("xds, api and admin stay at %s, %s and %s until they are restarted", *map(str, bound_to))
         tell(config, fleet)
 
     return told

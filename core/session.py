@@ -9,8 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from hashlib import blake2b
 
-LONG_ID_BYTES = 256
-"""Ids beyond this are counted as odd. They are hashed like any other."""
+KEY_ID_BYTES = 256
+"""So much of an id is in the key that Envoy hashes. Longer ids are counted as odd; two that begin alike have the same
+default home, and are two sessions all the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,11 +25,11 @@ class SessionKey:
     @property
     def prefix(self) -> bytes:
         """The part of `text` before the session's id."""
-        return self.text[: len(self.text) - len(self.session)]
+        return self.text[: len(self.text) - len(self.session[:KEY_ID_BYTES])]
 
     def named(self, session: bytes) -> SessionKey:
         """The same tenant's key for another id."""
-        return SessionKey(self.tenant, session, self.prefix + session)
+        return SessionKey(self.tenant, session, self.prefix + session[:KEY_ID_BYTES])
 
     def digest(self, pool_id: str, secret: bytes) -> bytes:
         """The table's key, 16 bytes. NUL cannot occur in a header, so no two (pool, tenant, session) share an input.

@@ -16,7 +16,7 @@ from homing.core.history import Said, header_safe
 from homing.core.placement.home import Arrival, Decision, Placer, Ref
 from homing.core.placement.load import Place
 from homing.core.placement.pools import EMPTY, CompiledFleet, CompiledPool
-from homing.core.session import LONG_ID_BYTES, SessionKey
+from homing.core.session import KEY_ID_BYTES, SessionKey
 from homing.ext_proc.events import Event, Headers, RequestHeadersReceived
 from homing.ext_proc.exchange import Stage
 from homing.ext_proc.outcomes import Outcome
@@ -167,7 +167,8 @@ class Picker:
             self.counts.rehomed[outcome.pool_id] += 1
 
     def _rehome(self, pool: CompiledPool, outcome: Outcome) -> bool:
-        ref = Ref.decode(outcome.ref)
+        """Where it was served well. One that failed everywhere is at home nowhere else."""
+        ref = Ref.decode(outcome.ref) if outcome.status < 500 else None
         return ref is not None and self.placer.served_by(pool, ref, outcome.replica_id, self._clock())
 
     def _session_key(self, headers: Headers) -> SessionKey:
@@ -177,7 +178,7 @@ class Picker:
     def _count_odd(self, headers: Headers, key: SessionKey) -> None:
         if (odd := headers.get("x-homing-odd")) is not None:
             self.counts.odd_ids[odd.decode("latin-1")] += 1
-        if len(key.session) > LONG_ID_BYTES:
+        if len(key.session) > KEY_ID_BYTES:
             self.counts.odd_ids["long"] += 1
         if not key.session.isascii():
             self.counts.odd_ids["non_ascii"] += 1

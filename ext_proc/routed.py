@@ -71,7 +71,7 @@ class RoutedRequest:
         assert self._pool is not None
         try:
             named = model_of(body)
-            if self._hint is not None and named is not None and named != self._model:
+            if self._hint is not None and named is not None and named not in self._pool.pool.names:
                 self._desk.rejected("hint")
                 return Reject(400, f"The header x-homing-model says {self._model}, the body says {named}.")
             return BodyAnswer(with_model(body, self._pool.pool.served_name))

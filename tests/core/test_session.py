@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, multiple, rule
@@ -154,3 +155,17 @@ def test_a_shorter_idle_time_holds_for_sessions_that_are_there():
     homes.limit(1.0, 10)
     assert homes.get(b"a", 0.5) == "r"
     assert homes.get(b"a", 1.0) is None
+
+
+@pytest.mark.parametrize("length", [1, 255, 256, 257, 20_000])
+def test_the_key_holds_the_beginning_of_an_id(length: int):
+    session = b"s" * length
+    key = SessionKey(b"t", session, b"t/" + session[:256])
+    assert key.prefix == b"t/"
+    assert key.named(b"n" * length).text == b"t/" + b"n" * min(length, 256)
+
+
+def test_long_ids_that_begin_alike_are_two_sessions():
+    one, two = b"s" * 256 + b"1", b"s" * 256 + b"2"
+    digests = {SessionKey(b"", s, b"/" + s[:256]).digest("p", b"secret") for s in (one, two)}
+    assert len(digests) == 2

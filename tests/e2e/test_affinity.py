@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import signal
 from collections import Counter
@@ -181,6 +182,30 @@ async def test_the_standby_takes_over_and_decides_the_same(stack: StaticStack) -
     assert replicas(again) == replicas(begun)
     assert {a.headers["x-homing-decision"] for a in again} == {"hash"}
     assert stack.metric("homing_decisions_total", "standby", reason="hash") == 200
+
+
+async def test_outcomes_reach_the_picker_that_decides_after_it_was_gone(stack: StaticStack) -> None:
+    """Envoy keeps its access-log stream to the standby; then nobody who decides would hear who really served."""
+    sessions = [("ring-model", f"o{i}") for i in range(20)]
+    await turns(stack, sessions)
+    stack.processes.kill("picker")
+    until(lambda: stack.pickers_in_service() == 1)
+    await turns(stack, sessions)
+    stack.start_picker("picker")
+    until(lambda: stack.pickers_in_service() == 2)
+
+    def heard() -> float:
+        return stack.metric("homing_outcomes_total", pool="ring")
+
+    for _ in range(20):
+        await turns(stack, sessions)
+        await asyncio.sleep(0.5)
+        if heard():
+            break
+    before = heard()
+    assert before > 0
+    await turns(stack, sessions)
+    await asyncio.to_thread(until, lambda: heard() == before + len(sessions), 5, "the outcomes of all turns")
 
 
 async def test_sessions_stay_home_across_a_restart_of_envoy(stack: StaticStack) -> None:

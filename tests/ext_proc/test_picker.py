@@ -326,6 +326,14 @@ def test_the_late_outcome_of_a_long_answer_does_not_bring_a_session_back(picking
     assert destination(picking) == next(r.address for r in REPLICAS if r.id == elsewhere)
 
 
+@pytest.mark.parametrize("status", [500, 503, 504])
+def test_a_failure_moves_nobody(picking: Picking, status: int):
+    """Where every replica failed, the last one that was tried is no home."""
+    ref = dict(picking.route().set_headers)["x-homing-ref"].decode()
+    picking.picker.finished(outcome(replica_id=other_than(home()), status=status, attempts=3, ref=ref))
+    assert destination(picking) == home().address
+
+
 def test_a_replica_that_is_gone_leaves_the_metrics(picking: Picking):
     for replica in REPLICAS:
         picking.picker.finished(outcome(replica_id=replica.id))
@@ -509,6 +517,20 @@ def test_a_member_of_the_body_names_the_session(recognising: Picking):
     assert first["x-session-id"] == b"mine"
     assert first["x-homing-key"] == b"/mine"
     assert dict(recognising.route(b"mine").set_headers)["x-homing-decision"] == b"home"
+
+
+def test_a_hint_may_name_the_pool_by_another_of_its_names(picking: Picking):
+    routed = picking.route(model="alias", x_homing_model=b"alias")
+    assert routed.rewrite(b'{"model":"served"}') == BodyAnswer(b'{"model":"served"}')
+
+
+def test_the_beginning_of_a_long_id_is_its_key(picking: Picking):
+    long = b"x" * 300
+    headers = {"x-session-id": long, "x-homing-given": b"1", "x-homing-key": b"acme/" + long[:256]}
+    told = dict(picking.picker.route(RequestHeadersReceived(headers, "served")).set_headers)
+    owner = TABLE.owner(b"acme/" + long[:256])
+    assert owner is not None
+    assert told["x-gateway-destination-endpoint"].startswith(owner.address.encode())
 
 
 def test_an_alias_is_rewritten_and_the_conversation_placed_in_one_answer(recognising: Picking):

@@ -253,7 +253,8 @@ def log_message(*statuses: int) -> bytes:
     return message.SerializeToString()
 
 
-async def test_the_access_log_is_read_while_its_stream_stays_open(serving: Serving):
+async def test_the_access_log_of_a_picker_that_decides_is_read_while_its_stream_stays_open(serving: Serving):
+    await told(serving.process(), headers())
     call = serving.channel.stream_unary(f"/{ACCESS_LOG}/StreamAccessLogs")(timeout=LIMIT_S)
     await call.write(log_message(200, 503))
     await until(lambda: [o.status for o in serving.outcomes] == [200, 503])
@@ -261,6 +262,14 @@ async def test_the_access_log_is_read_while_its_stream_stays_open(serving: Servi
     await until(lambda: [o.status for o in serving.outcomes] == [200, 503, 404])
     await call.done_writing()
     assert await call == b""
+
+
+async def test_a_picker_that_is_not_asked_gives_the_access_log_up_after_a_message(serving: Serving):
+    """Envoy opens the stream anew, and then to the picker that it asks."""
+    call = serving.channel.stream_unary(f"/{ACCESS_LOG}/StreamAccessLogs")(timeout=LIMIT_S)
+    await call.write(log_message(200))
+    assert await call == b""
+    assert [o.status for o in serving.outcomes] == [200]
 
 
 async def test_a_log_message_that_cannot_be_read_is_logged_and_the_rest_is_read(
