@@ -73,8 +73,7 @@ def test_a_directory_is_not_executable(tmp_path: Path) -> None:
 def test_one_that_is_too_old_is_told_with_the_remedy(tmp_path: Path) -> None:
     path = program(tmp_path, RELEASE.format("1.37.4"))
     assert told(str(path)) == (
-        f"{path} is Envoy 1.37.4; homing needs 1.38 or later:"
-        " use --envoy PATH (Envoy >= 1.38), or the container image"
+        f"{path} is Envoy 1.37.4; homing needs 1.38 or later: use --envoy PATH (Envoy >= 1.38), or the container image"
     )
 
 
