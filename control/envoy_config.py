@@ -188,6 +188,7 @@ def render(
             pools=fleet.pools,
             session_headers=tuple(header.split("+") for header in config.sessions.headers),
             session_key=_session_key(config),
+            session_ttl_s=round(config.sessions.ttl_s) if config.sessions.sagemaker == "gateway" else 0,
             source=source,
             standby=wiring.standby,
             tenant_header=config.tenants.header if config.tenants else None,

@@ -97,15 +97,19 @@ class Picker:
         closing = key if headers.get("x-session-close", b"").lower() == b"true" else None
         if pool is None:  # a list of models, or an unknown one: Envoy's own route answers it
             return RoutedRequest(self, None, None, request.model, key, closing=closing)
-        given, hint = "x-homing-given" in headers, headers.get("x-homing-model")
+        given, hint, expires = (
+            "x-homing-given" in headers,
+            headers.get("x-homing-model"),
+            headers.get("x-homing-expires"),
+        )
         if not given and key.session and self._reads(request):
-            return UnnamedRequest(self, pool, None, request.model, key, hint)
+            return UnnamedRequest(self, pool, None, request.model, key, hint, closing, expires)
         # no id: not through our filters; one minted from nothing would be the same for everybody.
         # no body (a probe, a list): begins no conversation, and Envoy spreads it well enough alone
         placeable = key.session and (given or request.has_body)
         decision = self.placer.place(pool, Arrival(key, given), self._clock()) if placeable else None
         self._begin(pool, decision)
-        return RoutedRequest(self, pool, decision, request.model, key, hint, closing)
+        return RoutedRequest(self, pool, decision, request.model, key, hint, closing, expires)
 
     def fields(self) -> tuple[str, ...]:
         return self._fields

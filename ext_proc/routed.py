@@ -13,6 +13,7 @@ from homing.core.session import SessionKey
 from homing.ext_proc.events import BodyAnswer, Reject, SetHeaders
 
 DESTINATION = "x-gateway-destination-endpoint"
+NEW_SESSION = "x-homing-new-session"
 
 
 class Desk(Protocol):
@@ -36,7 +37,7 @@ class Desk(Protocol):
 class RoutedRequest:
     """A request that is known by its headers. `closing`: the session to forget once it has ended."""
 
-    __slots__ = ("_closing", "_decision", "_desk", "_hint", "_key", "_model", "_pool")
+    __slots__ = ("_closing", "_decision", "_desk", "_expires", "_hint", "_key", "_model", "_pool")
 
     def __init__(
         self,
@@ -47,6 +48,7 @@ class RoutedRequest:
         key: SessionKey,
         hint: bytes | None = None,
         closing: SessionKey | None = None,
+        expires: bytes | None = None,
     ) -> None:
         self._desk = desk
         self._pool = pool
@@ -55,10 +57,11 @@ class RoutedRequest:
         self._key = key
         self._hint = hint
         self._closing = closing
+        self._expires = expires
 
     @property
     def set_headers(self) -> SetHeaders:
-        return _told(self._decision, self._key)
+        return _told(self._decision, self._key, self._expires)
 
     @property
     def want_body(self) -> bool:
@@ -105,13 +108,14 @@ class UnnamedRequest(RoutedRequest):
         except NotAnObjectError:
             said = Said()
         key, self._decision = self._desk.place_said(self._pool, self._key, said)
-        headers = _told(self._decision, key)
+        headers = _told(self._decision, key, self._expires)
         if key is not self._key and self._decision is not None:  # the body named the session: the answer does too
             headers = (*headers, ("x-session-id", key.session), ("x-homing-key", key.text))
         return BodyAnswer(answer.body, headers)
 
 
-def _told(decision: Decision | None, key: SessionKey) -> SetHeaders:
+def _told(decision: Decision | None, key: SessionKey, expires: bytes | None) -> SetHeaders:
+    """`expires`: when SageMaker's client is told that its new session ends."""
     if decision is None:
         return ()
     headers: SetHeaders = (
@@ -121,4 +125,5 @@ def _told(decision: Decision | None, key: SessionKey) -> SetHeaders:
     )
     if decision.session is None:
         return headers
-    return (*headers, ("x-session-id", decision.session), ("x-homing-key", key.prefix + decision.session))
+    headers = (*headers, ("x-session-id", decision.session), ("x-homing-key", key.prefix + decision.session))
+    return (*headers, (NEW_SESSION, decision.session + b"; Expires=" + expires)) if expires is not None else headers

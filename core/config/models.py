@@ -6,7 +6,7 @@ All models are frozen, hashable and comparable, so a reload tells by `==` whethe
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator
 
@@ -117,6 +117,7 @@ class Sessions(_Keys):
     )
     body_fields: Annotated[tuple[BodyField, ...], BeforeValidator(ListOf("fields", 0, 8))] = BODY_FIELDS
     history: SwitchValue = True
+    sagemaker: Annotated[Literal["gateway", "off"], PlainValidator(Choice(("gateway", "off")))] = "gateway"
     ttl_s: Annotated[float, PlainValidator(Number(0.001, 31_536_000))] = 1800.0
     max: Annotated[int, PlainValidator(Integer(1, 10_000_000))] = 200_000
 

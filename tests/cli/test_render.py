@@ -43,8 +43,17 @@ def test_the_page_shows_the_list_as_it_is(file: str) -> None:
 def test_the_page_s_four_fragments_are_as_long_as_it_says(file: str) -> None:
     result = render(file, *(flag for name in MINIMAL for flag in ("--fragment", name)))
     assert names(result.stdout) == list(MINIMAL)
-    assert len(result.stdout.splitlines()) == pytest.approx(320, abs=20)
-    assert "**One pool, the shortest way: four fragments**, some 320 lines" in PAGE
+    assert len(result.stdout.splitlines()) == pytest.approx(360, abs=20)
+    assert "**One pool, the shortest way: four fragments**, some 360 lines" in PAGE
+
+
+def test_sagemakers_requests_are_left_alone_where_the_file_says_so(file: str) -> None:
+    assert "session_begins" in render(file).stdout
+    with Path(file).open("a") as more:
+        more.write("sessions: {sagemaker: off}\n")
+    text = render(file).stdout
+    assert "session_begins" not in text
+    assert "local session_ttl_s = 0 " in text
 
 
 def test_every_fragment_begins_and_ends_with_its_name(file: str) -> None:

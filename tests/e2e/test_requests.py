@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 import httpx
@@ -191,3 +193,63 @@ def test_a_closed_session_is_forgotten(two_pools: StaticStack) -> None:
         until(lambda known=known: sessions() == before + known, 5, "the session to be known or forgotten")
     httpx.get(f"{two_pools.url}/v1/models", headers=session | {"x-session-close": "true"}, trust_env=False)
     until(lambda: sessions() == before, 5, "the session to be forgotten")
+
+
+AWS_ID = r"[a-zA-Z0-9](-*[a-zA-Z0-9])*"  # from the API's model, as is the form of the header
+
+
+def new_session_of(answer: httpx.Response) -> str:
+    announced = re.fullmatch(
+        rf"({AWS_ID}); Expires=(\d{{4}}-\d\d-\d\dT\d\d:\d\d:\d\dZ)", answer.headers["x-amzn-sagemaker-new-session-id"]
+    )
+    assert announced is not None
+    ends = datetime.fromisoformat(announced[3])
+    assert 1700 < (ends - datetime.now(UTC)).total_seconds() <= 1800
+    return announced[1]
+
+
+def invoke(stack: StaticStack, body: dict[str, Any], session: str, path: str = "/invocations") -> httpx.Response:
+    headers = {"X-Amzn-SageMaker-Session-Id": session} if session else {}
+    return httpx.post(stack.url + path, json=body, headers=headers, trust_env=False)
+
+
+def test_sagemakers_session_from_its_request_to_its_close(two_pools: StaticStack) -> None:
+    begun = invoke(two_pools, {"requestType": "NEW_SESSION"}, "NEW_SESSION")
+    assert (begun.status_code, begun.content) == (200, b"")
+    session = new_session_of(begun)
+    body = {"model": "model-a", "messages": USER}
+    turns = [invoke(two_pools, body, session, "/v1/chat/completions") for _ in range(5)]
+    assert [turn.status_code for turn in turns] == [200] * 5
+    assert len({turn.headers["x-homing-replica"] for turn in turns}) == 1
+    assert not any("x-amzn-sagemaker-new-session-id" in turn.headers for turn in turns)
+    known = two_pools.metric("homing_sessions")
+    closed = invoke(two_pools, {"requestType": "CLOSE"}, session)
+    assert closed.status_code == 200
+    assert closed.headers["x-amzn-sagemaker-closed-session-id"] == session
+    until(lambda: two_pools.metric("homing_sessions") == known - 1, 5, "the session to be forgotten")
+
+
+def test_sagemakers_header_begins_a_session_with_a_turn(two_pools: StaticStack) -> None:
+    body = {"model": "model-a", "messages": USER}
+    first = invoke(two_pools, body, "NEW_SESSION", "/v1/chat/completions")
+    session = new_session_of(first)
+    assert first.headers["x-session-id"] == session
+    again = invoke(two_pools, body, session, "/v1/chat/completions")
+    assert again.headers["x-homing-decision"] == "home"
+    assert again.headers["x-homing-replica"] == first.headers["x-homing-replica"]
+
+
+def test_sagemakers_close_that_names_no_session(two_pools: StaticStack) -> None:
+    for session in ("", "NEW_SESSION"):
+        answer = invoke(two_pools, {"requestType": "CLOSE"}, session)
+        assert answer.status_code == 400
+        assert answer.json()["error"]["message"] == "The request closes a session and names none."
+
+
+@pytest.mark.parametrize(
+    "body", [{"requestType": "OTHER"}, {"requestType": "CLOSE", "model": "model-a"}, {"requestType": 1}]
+)
+def test_other_requests_with_a_request_type_are_nothing_special(two_pools: StaticStack, body: dict[str, Any]) -> None:
+    answer = invoke(two_pools, body, "s")
+    assert "x-amzn-sagemaker-closed-session-id" not in answer.headers
+    assert answer.status_code == (404 if "model" in body else 400)  # the engine's; no model is named

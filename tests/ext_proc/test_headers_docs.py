@@ -30,14 +30,20 @@ def test_the_reasons_are_the_pickers_and_envoys_own():
 
 
 def test_every_header_of_ours_is_documented():
-    ours = set(re.findall(r"x-homing-[a-z]+", (TEMPLATES + CODE).lower()))
+    ours = set(re.findall(r"x-homing-[a-z]+(?:-[a-z]+)*", (TEMPLATES + CODE).lower()))
     documented = {name for name in first_column(DOCS) if name.startswith("x-")}
-    assert documented == ours | {DESTINATION, "x-session-id", "x-session-close"}
+    others = {"x-amzn-sagemaker-new-session-id", "x-amzn-sagemaker-closed-session-id"}
+    assert documented == ours | others | {DESTINATION, "x-session-id", "x-session-close"}
 
 
 def test_the_answers_headers_are_those_of_the_virtual_host():
-    set_there = re.findall(r"header: \{key: ([a-z-]+)", (ROOT / "envoy" / "virtual_host.yaml.j2").read_text())
-    assert first_column(section("What clients get")) == set_there
+    templates = ("virtual_host.yaml.j2", "routes.yaml.j2")
+    set_there = {
+        name
+        for template in templates
+        for name in re.findall(r"header: \{key: ([a-z-]+)", (ROOT / "envoy" / template).read_text())
+    }
+    assert set(first_column(section("What clients get"))) == set_there - {"content-type"}
 
 
 def test_the_session_headers_are_the_defaults():
