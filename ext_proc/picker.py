@@ -97,11 +97,8 @@ class Picker:
         closing = key if headers.get("x-session-close", b"").lower() == b"true" else None
         if pool is None:  # a list of models, or an unknown one: Envoy's own route answers it
             return RoutedRequest(self, None, None, request.model, key, closing=closing)
-        given, hint, expires = (
-            "x-homing-given" in headers,
-            headers.get("x-homing-model"),
-            headers.get("x-homing-expires"),
-        )
+        given = "x-homing-given" in headers
+        hint, expires = headers.get("x-homing-model"), headers.get("x-homing-expires")
         if not given and key.session and self._reads(request):
             return UnnamedRequest(self, pool, None, request.model, key, hint, closing, expires)
         # no id: not through our filters; one minted from nothing would be the same for everybody.

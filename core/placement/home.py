@@ -73,7 +73,10 @@ class Arrival:
 
 
 class Placer:
-    """Holds what placement remembers: homes and load. `break_tie` picks an index below n, at random in production."""
+    """Holds what placement remembers: homes, chains and load.
+
+    `break_tie` picks an index below n, at random in production.
+    """
 
     __slots__ = ("_break_tie", "_secret", "chains", "homes", "load")
 
