@@ -18,6 +18,8 @@ from typing import Literal
 
 import msgspec
 
+from homing.core.template.record import Capabilities
+
 HashPolicy = Literal["ring", "maglev"]
 
 
@@ -49,13 +51,17 @@ class Replica:
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """Replicas that serve the same model. `aliases` are other names clients may use for it."""
+    """Replicas that serve the same model. `aliases` are other names clients may use for it.
+
+    `template`: what the model's chat template does to messages; None while nobody knows, and then nothing is repaired.
+    """
 
     id: str
     served_name: str
     aliases: tuple[str, ...] = ()
     hash: HashPolicy = "ring"
     replicas: tuple[Replica, ...] = ()
+    template: Capabilities | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -177,14 +183,31 @@ class DrainChanged(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class TemplateProbed(Event):
+    """A pool's chat template was probed; None: it is not known any more."""
+
+    pool_id: str
+    template: Capabilities | None
+
+    def change(self, fleet: Fleet) -> Fleet:
+        return Fleet(tuple(replace(p, template=self.template) if p.id == self.pool_id else p for p in fleet.pools))
+
+
+@dataclass(frozen=True, slots=True)
 class PoolsReported(Event):
-    """A new file: pools come, go or change their names. Replicas of a pool that stays keep state and health."""
+    """A new file: pools come, go or change their names. A pool that stays keeps its template until it is probed
+    again, and its replicas keep state and health."""
 
     pools: tuple[Pool, ...]
 
     def change(self, fleet: Fleet) -> Fleet:
-        known = {p.id: p for p in fleet.pools}
-        carried = Fleet(tuple(replace(p, replicas=known[p.id].replicas if p.id in known else ()) for p in self.pools))
+        carried = Fleet(tuple(_with_what_is_known(pool, fleet.pool(pool.id)) for pool in self.pools))
         for pool in self.pools:
             carried = MembershipReported(pool.id, pool.replicas).change(carried)
         return carried
+
+
+def _with_what_is_known(pool: Pool, before: Pool | None) -> Pool:
+    if before is None:
+        return replace(pool, replicas=())
+    return replace(pool, replicas=before.replicas, template=before.template)

@@ -20,9 +20,11 @@ from homing.core.fleet import (
     PoolsReported,
     Replica,
     State,
+    TemplateProbed,
     decode,
     encode,
 )
+from homing.core.template.record import Capabilities, Fate
 
 JOINING = Replica("a", "10.0.0.1:8000", state=State.JOINING, healthy=False)
 READY = Replica("b", "10.0.0.2:8000", weight=2)
@@ -131,6 +133,23 @@ def test_a_new_file_brings_pools_takes_pools_and_renames_them():
     assert after == Fleet((new, replace(renamed, replicas=(DRAINING, C))))
 
 
+STRICT = Capabilities(later_system=Fate.REFUSED, alternates=True)
+
+
+def test_a_probed_template_is_the_pools_until_another_one_is():
+    probed = fleet(READY).apply(TemplateProbed("p", STRICT))
+    assert [pool.template for pool in probed.pools] == [STRICT, None]
+    assert probed.apply(TemplateProbed("p", STRICT)) is probed
+    assert probed.apply(TemplateProbed("zzz", None)) is probed
+    assert probed.apply(TemplateProbed("p", None)) == fleet(READY)
+
+
+def test_a_new_file_keeps_the_template_of_a_pool_that_stays():
+    probed = fleet(READY).apply(TemplateProbed("p", STRICT))
+    after = probed.apply(PoolsReported((Pool("p", "other", replicas=(READY,)), Pool("r", "model-r"))))
+    assert [pool.template for pool in after.pools] == [STRICT, None]
+
+
 def test_the_same_id_in_another_pool_is_another_replica():
     """A replica's state and health belong to its pool."""
     before = Fleet((Pool("p", "p", replicas=(SICK,)),))
@@ -173,7 +192,7 @@ text = st.text(max_size=6)
 replicas = st.builds(Replica, text, text, st.integers(1, 128), st.sampled_from(State), st.booleans())
 pools = st.builds(
     Pool, text, text, st.lists(text, max_size=2).map(tuple), st.sampled_from(["ring", "maglev"]),
-    st.lists(replicas, max_size=3).map(tuple),
+    st.lists(replicas, max_size=3).map(tuple), st.sampled_from([None, STRICT, Capabilities()]),
 )  # fmt: skip
 fleets = st.builds(Fleet, st.lists(pools, max_size=3).map(tuple))
 
@@ -191,7 +210,7 @@ def test_the_version_is_the_contents(one: Fleet, other: Fleet):
 
 
 def test_the_version_is_the_same_in_every_process():
-    assert (Fleet().version, fleet(READY).version) == ("2e61e8c62599f686", "759468f01f7c0b6c")
+    assert (Fleet().version, fleet(READY).version) == ("2e61e8c62599f686", "e5aa7ba976f62e72")
 
 
 @pytest.mark.parametrize("data", [b"", b"null", b"{", b'{"pools":[{"id":1}]}', b'{"pools":[{"id":"p"}]}'])
