@@ -50,7 +50,7 @@ class Homes:
 
     def __init__(self, ttl_s: float, max_sessions: int) -> None:
         self.limit(ttl_s, max_sessions)
-        self._entries: dict[bytes, tuple[str, float, str | None]] = {}
+        self._entries: dict[bytes, tuple[str, float, str | None, int]] = {}
         self.evicted = 0
         """Sessions that left before their idle time was over."""
 
@@ -72,11 +72,16 @@ class Homes:
         entry = self._entries.get(digest)
         return entry[2] if entry is not None else None
 
-    def put(self, digest: bytes, replica_id: str, now: float, heir: str | None = None) -> None:
-        """The session was used at `now`, lives at `replica_id`, and would go on at `heir`."""
+    def size(self, digest: bytes) -> tuple[float, int] | None:
+        """When the session was last used, and the tokens of its context then (0: unknown)."""
+        entry = self._entries.get(digest)
+        return (entry[1], entry[3]) if entry is not None else None
+
+    def put(self, digest: bytes, replica_id: str, now: float, heir: str | None = None, tokens: int = 0) -> None:
+        """The session was used at `now`, lives at `replica_id`, and would go on at `heir`. `tokens`: its context."""
         entries = self._entries
         entries.pop(digest, None)
-        entries[digest] = (replica_id, now, heir)
+        entries[digest] = (replica_id, now, heir, tokens)
         self._expire(now)
         for _ in range(min(2, len(entries) - self._max)):
             del entries[next(iter(entries))]
