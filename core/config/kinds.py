@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass
 
 from homing.core.config.address import Address
+from homing.core.config.secret import NotShownError, SecretRef
 
 # RFC 9110 5.6.2 `token`, lower case since HTTP/2 (RFC 9113 8.2.1), without the marks that nobody uses:
 # Envoy's format strings, into which these names go, give meaning to some.
@@ -102,6 +103,24 @@ class Text:
         # An id like 7 is fine but for its type, and the pattern alone would not say so.
         hint = f' (as text: "{value}", in quotes)' if isinstance(value, bool | int | float) else ""
         raise ValueError(self.allowed + hint)
+
+
+@dataclass(frozen=True, slots=True)
+class Secret:
+    """Where a secret stands. What is refused is not shown: it may be the secret, pasted into the file."""
+
+    allowed: str = "env:NAME or file:PATH (the place of the secret, not the secret)"
+
+    def __call__(self, value: object) -> SecretRef:
+        if isinstance(value, SecretRef):
+            return value
+        if isinstance(value, str):
+            source, _, name = value.partition(":")
+            if source == "env" and re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,255}", name, re.ASCII):
+                return SecretRef("env", name)
+            if source == "file" and 0 < len(name) <= 4096 and name.isprintable():
+                return SecretRef("file", name)
+        raise NotShownError(self.allowed)
 
 
 @dataclass(frozen=True, slots=True)

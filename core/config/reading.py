@@ -11,6 +11,7 @@ from homing.core.config.document import MAX_FILE_BYTES, Mapping, Node, Unusable,
 from homing.core.config.models import Config, FileSection
 from homing.core.config.problems import MAX_PROBLEMS, ConfigError, Path, Problem, dotted
 from homing.core.config.relations import broken_relations
+from homing.core.config.secret import NotShownError
 from homing.core.config.suggestion import nearest
 
 NEEDED = "a mapping with the key pools"
@@ -52,7 +53,7 @@ def _all(problems: tuple[Problem, ...], e: ValidationError, root: Mapping, file:
     placed = [(line, node, error) for line, node, error in placed if not isinstance(node, Unusable)]
     placed.sort(key=lambda p: p[0])
     worded = [
-        _problem(error["loc"], error["type"], str(error.get("ctx", {}).get("error", "")), (line, node), file)
+        _problem(error["loc"], error["type"], error.get("ctx", {}).get("error"), (line, node), file)
         for line, node, error in placed[:MAX_PROBLEMS]
     ]
     return _in_order((*problems, *worded), file, more=len(placed) - len(worded))
@@ -74,11 +75,12 @@ def _place(path: Path, kind: str) -> Path:
     return path[:-1] if _is_pool_id(path, kind) else path
 
 
-def _problem(path: Path, kind: str, refusal: str, at: tuple[int, Node | None], file: str) -> Problem:
-    """One of pydantic's errors. `kind` is its type; `refusal` the words of our own kinds, empty for pydantic's."""
+def _problem(path: Path, kind: str, error: object, at: tuple[int, Node | None], file: str) -> Problem:
+    """One of pydantic's errors. `kind` is its type; `error` what our own kinds raise, None for pydantic's."""
     line, node = at
     key = dotted(_place(path, kind))
-    found = "nothing" if node is None else node.found
+    refusal = str(error or "")
+    found = "nothing" if node is None else "something else" if isinstance(error, NotShownError) else node.found
     if _is_pool_id(path, kind):
         return Problem(file, line, key, f"the pool id {dotted(path[1:2])}", refusal)
     if kind == "extra_forbidden":
