@@ -15,6 +15,7 @@ from hashlib import blake2b
 import msgspec
 
 from homing.core.chat import NotAnObjectError
+from homing.core.prefix.prompt import Marking, Prompt
 
 DIGEST_BYTES = 16
 SHORT_MESSAGE = 32
@@ -30,6 +31,7 @@ class _Body(msgspec.Struct):
     messages: msgspec.Raw = _ABSENT
     input: msgspec.Raw = _ABSENT
     system: msgspec.Raw = _ABSENT
+    tools: msgspec.Raw = _ABSENT
     conversation: msgspec.Raw = _ABSENT
     session_id: msgspec.Raw = _ABSENT
     session_params: msgspec.Raw = _ABSENT
@@ -61,10 +63,11 @@ class History:
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What a body tells: `session` from one of its fields, else the `history`, if it has one."""
+    """What a body tells: `session` from one of its fields, else the `history` and the `prompt`, if it has messages."""
 
     session: str | None = None
     history: History | None = None
+    prompt: Prompt | None = None
 
 
 def read(body: bytes, fields: Sequence[str], seed: bytes) -> Said:
@@ -78,7 +81,22 @@ def read(body: bytes, fields: Sequence[str], seed: bytes) -> Said:
         if (session := _session(parsed, field)) is not None:
             return Said(session=session)
     messages = _list(parsed.messages) or _list(parsed.input)
-    return Said(history=_history(_text(_value(parsed.system)), messages, seed) if messages else None)
+    if not messages:
+        return Said()
+    system = _CHECKSUM.sub("", _text(_value(parsed.system)))
+    return Said(history=_history(system, messages, seed), prompt=_prompt(bytes(parsed.tools), system, messages, seed))
+
+
+def _prompt(tools: bytes, system: str, messages: Sequence[dict[str, object]], seed: bytes) -> Prompt:
+    """In the order in which templates render: tools, system text, messages."""
+    marking = Marking(seed)
+    if tools:
+        marking.add("tools", tools.decode("utf-8", "replace"))
+    if system:
+        marking.add("system", system)
+    for message in messages:
+        marking.add(_role(message), _CHECKSUM.sub("", _text(message.get("content")) + _calls(message)))
+    return marking.prompt()
 
 
 def _session(body: _Body, field: str) -> str | None:
@@ -94,7 +112,7 @@ def _session(body: _Body, field: str) -> str | None:
 def _history(system: str, messages: Sequence[dict[str, object]], seed: bytes) -> History:
     whole, unsaid = blake2b(seed, digest_size=DIGEST_BYTES), blake2b(seed + b"\0", digest_size=DIGEST_BYTES)
     if system:
-        whole.update(_framed("system", _CHECKSUM.sub("", system)))
+        whole.update(_framed("system", system))
     earlier: list[bytes] = []
     unsaid_earlier: list[bytes] = []
     tails: list[bytes] = []

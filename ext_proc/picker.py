@@ -83,6 +83,8 @@ class Picker:
         """The fleet as of now. Pools that did not change keep their tables; who is gone leaves the metrics."""
         before, self.fleet = self.fleet, CompiledFleet.of(fleet, self.fleet)
         self.version = fleet.version
+        for place in before.fit() - self.fleet.fit():  # when it is back it is most likely a new process, and cold
+            self.placer.prefixes.forget(place)
         for place in before.places() - self.fleet.places():
             self._ttft.forget(place)
             for key in [key for key in self.counts.outcomes if key[:2] == place]:
@@ -126,6 +128,8 @@ class Picker:
             self.counts.keyless[recognition] += 1
         else:
             decision = self.placer.place(pool, Arrival(key, given=False), now)
+        if said.prompt is not None and decision is not None:
+            self.placer.prefixes.placed(*decision.place, said.prompt, now)
         self._begin(pool, decision)
         return key, decision
 

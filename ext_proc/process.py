@@ -22,6 +22,7 @@ from homing.core.config import Config
 from homing.core.fleet import Fleet
 from homing.core.placement.home import Placer
 from homing.core.placement.load import Load
+from homing.core.prefix.index import Index
 from homing.core.session import Homes
 from homing.ext_proc import http
 from homing.ext_proc.exchange import Exchange
@@ -54,6 +55,7 @@ def build_picker(config: Config, registry: CollectorRegistry) -> Picker:
         Load(),
         secret=secrets.token_bytes(16),
         break_tie=Random().randrange,
+        prefixes=Index(),
     )
     picker = Picker(placer, clock=time.monotonic, ttft=Ttft(registry))
     picker.configure(config)

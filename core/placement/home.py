@@ -18,6 +18,7 @@ from homing.core.placement import cost, filters
 from homing.core.placement.load import Load, Place
 from homing.core.placement.minting import mint
 from homing.core.placement.pools import CompiledPool
+from homing.core.placement.prefix import NoPrefixes, PrefixIndex
 from homing.core.session import Homes, SessionKey
 
 
@@ -73,19 +74,26 @@ class Arrival:
 
 
 class Placer:
-    """Holds what placement remembers: homes, chains and load.
+    """Holds what placement remembers: homes, chains, load and prefixes.
 
     `break_tie` picks an index below n, at random in production.
     """
 
-    __slots__ = ("_break_tie", "_secret", "chains", "homes", "load")
+    __slots__ = ("_break_tie", "_secret", "chains", "homes", "load", "prefixes")
 
     def __init__(
-        self, homes: Homes, chains: Chains, load: Load, secret: bytes, break_tie: Callable[[int], int]
+        self,
+        homes: Homes,
+        chains: Chains,
+        load: Load,
+        secret: bytes,
+        break_tie: Callable[[int], int],
+        prefixes: PrefixIndex | None = None,
     ) -> None:
         self.homes = homes
         self.chains = chains
         self.load = load
+        self.prefixes = prefixes or NoPrefixes()
         self._secret = secret
         self._break_tie = break_tie
 

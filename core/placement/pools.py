@@ -57,6 +57,10 @@ class CompiledFleet:
     def places(self) -> set[Place]:
         return {(pool_id, r.id) for pool_id, compiled in self.by_id.items() for r in compiled.pool.replicas}
 
+    def fit(self) -> set[Place]:
+        """Those in the hash tables."""
+        return {(pool_id, r.id) for pool_id, compiled in self.by_id.items() for r in compiled.members}
+
     def pool_for(self, model: str | None) -> CompiledPool | None:
         """The pool of a model name. A request that names none belongs to the only pool, if there is only one."""
         if model is None:
