@@ -5,7 +5,7 @@ Source: Envoy's api/envoy/service/ext_proc/v3/external_processor.proto. Every ev
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 Headers = Mapping[str, bytes]
@@ -84,3 +84,12 @@ class Reject:
 
 
 Answer = HeadersAnswer | BodyAnswer | TrailersAnswer | OtherAnswer | Reject
+
+
+@dataclass(frozen=True, slots=True)
+class Later:
+    """The answer needs something that is read first: the transport awaits `wait` (bounded, never raises), then asks
+    `resume`. A stream that ends before gets no answer; `wait` is cancelled then."""
+
+    wait: Awaitable[object]
+    resume: Callable[[], Answer]

@@ -4,6 +4,10 @@
     FRESH     -> PLACED | WANTS_BODY    violation          violation
     WANTS_BODY  violation               -> PLACED          -> PLACED (the client gave up its body)
     PLACED      violation               -> PLACED (as is)  -> PLACED
+    READING     violation               violation          violation
+
+The first two may go by way of READING: the answer is a Later, and its `resume` makes the step that was due, once. A
+stream that was closed while it read is not placed any more.
 
 The in-flight slot taken by a placement is given back exactly once, by `close`, whatever happened before: Envoy keeps
 the stream open until the client's response has ended (`response_trailer_mode: SEND`).
@@ -12,14 +16,17 @@ A violation never fails the request: it is answered in kind, unchanged, and coun
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 from homing.ext_proc.events import (
     Answer,
     BodyAnswer,
     Event,
     HeadersAnswer,
+    Later,
     OtherAnswer,
     OtherReceived,
     Reject,
@@ -30,12 +37,23 @@ from homing.ext_proc.events import (
     TrailersAnswer,
 )
 
+T_co = TypeVar("T_co", covariant=True)
+
 
 class Stage(Enum):
     FRESH = auto()
+    READING = auto()
     WANTS_BODY = auto()
     PLACED = auto()
     CLOSED = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Reading(Generic[T_co]):
+    """What decides has to read something first. `wait` is bounded and never raises; then `resume`, once."""
+
+    wait: Awaitable[object]
+    resume: Callable[[], T_co]
 
 
 class Routed(Protocol):
@@ -47,7 +65,7 @@ class Routed(Protocol):
     @property
     def want_body(self) -> bool: ...
 
-    def rewrite(self, body: bytes) -> BodyAnswer | Reject:
+    def rewrite(self, body: bytes) -> BodyAnswer | Reject | Reading[BodyAnswer | Reject]:
         """The body's turn, where it was wanted."""
 
     def release(self) -> None:
@@ -57,7 +75,7 @@ class Routed(Protocol):
 class Router(Protocol):
     """Decides about requests; the exchange only keeps the protocol."""
 
-    def route(self, request: RequestHeadersReceived) -> Routed: ...
+    def route(self, request: RequestHeadersReceived) -> Routed | Reading[Routed]: ...
 
     def violated(self, stage: Stage, event: Event) -> None:
         """Envoy sent what the stage does not foresee."""
@@ -66,14 +84,15 @@ class Router(Protocol):
 class Exchange:
     """One stream. `receive` answers each event; `close` when the stream is over, however it ended."""
 
-    __slots__ = ("_routed", "_router", "stage")
+    __slots__ = ("_due", "_routed", "_router", "stage")
 
     def __init__(self, router: Router) -> None:
         self._router = router
         self._routed: Routed | None = None
+        self._due: Callable[[], Answer] | None = None
         self.stage = Stage.FRESH
 
-    def receive(self, event: Event) -> Answer:
+    def receive(self, event: Event) -> Answer | Later:
         stage = self.stage
         if type(event) is RequestHeadersReceived and stage is Stage.FRESH:
             return self._headers(event)
@@ -91,19 +110,46 @@ class Exchange:
         """Gives the slot back. Further calls do nothing."""
         routed, self._routed = self._routed, None
         self.stage = Stage.CLOSED
+        self._due = None
         if routed is not None:
             routed.release()
 
-    def _headers(self, event: RequestHeadersReceived) -> Answer:
-        routed = self._routed = self._router.route(event)
+    def _headers(self, event: RequestHeadersReceived) -> Answer | Later:
+        routed = self._router.route(event)
+        if isinstance(routed, Reading):
+            resume = routed.resume
+            return self._later(routed.wait, event, lambda: self._routed_to(resume(), event))
+        return self._routed_to(routed, event)
+
+    def _routed_to(self, routed: Routed, event: RequestHeadersReceived) -> Answer:
+        self._routed = routed
         want_body = routed.want_body and event.has_body
         self.stage = Stage.WANTS_BODY if want_body else Stage.PLACED
         return HeadersAnswer(routed.set_headers, want_body)
 
-    def _body(self, event: RequestBodyReceived) -> Answer:
+    def _body(self, event: RequestBodyReceived) -> Answer | Later:
         self.stage = Stage.PLACED
         assert self._routed is not None
-        return self._routed.rewrite(event.body)
+        answer = self._routed.rewrite(event.body)
+        if isinstance(answer, Reading):
+            resume = answer.resume
+            return self._later(answer.wait, event, lambda: self._rewritten(resume()))
+        return answer
+
+    def _rewritten(self, answer: BodyAnswer | Reject) -> Answer:
+        self.stage = Stage.PLACED
+        return answer
+
+    def _later(self, wait: Awaitable[object], event: Event, step: Callable[[], Answer]) -> Later:
+        def resume() -> Answer:
+            if self._due is not step:
+                return _unchanged(event)
+            self._due = None
+            return step()
+
+        self.stage = Stage.READING
+        self._due = step
+        return Later(wait, resume)
 
 
 def _unchanged(event: Event) -> Answer:

@@ -16,6 +16,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from homing.control.http_server import refuse_served
 from homing.ext_proc import codec
+from homing.ext_proc.events import Later
 from homing.ext_proc.exchange import Exchange
 from homing.ext_proc.outcomes import Outcome
 
@@ -106,7 +107,11 @@ class GrpcTransport:
         self._asked_at = time.monotonic()
         try:
             async for data in messages:
-                await context.write(codec.encode(exchange.receive(codec.decode(data))))
+                answer = exchange.receive(codec.decode(data))
+                if isinstance(answer, Later):
+                    await answer.wait
+                    answer = answer.resume()
+                await context.write(codec.encode(answer))
         except codec.MalformedMessageError as error:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
         finally:  # also when Envoy resets the stream: the handler is cancelled then

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from dataclasses import dataclass, field
 
 import pytest
@@ -13,6 +14,7 @@ from homing.ext_proc.events import (
     BodyAnswer,
     Event,
     HeadersAnswer,
+    Later,
     OtherAnswer,
     OtherReceived,
     Reject,
@@ -22,7 +24,7 @@ from homing.ext_proc.events import (
     SetHeaders,
     TrailersAnswer,
 )
-from homing.ext_proc.exchange import Exchange, Stage
+from homing.ext_proc.exchange import Exchange, Reading, Stage
 
 SET: SetHeaders = (("x-set", b"1"),)
 HEADERS = RequestHeadersReceived({}, "model")
@@ -132,7 +134,74 @@ def test_a_stream_that_ends_before_it_begins_releases_nothing():
     assert (router.routed.released, exchange.stage) == (0, Stage.CLOSED)
 
 
+class Wait:
+    """Stands for what is awaited: the exchange hands it on and does nothing with it."""
+
+    def __await__(self):
+        raise NotImplementedError
+
+
+@dataclass
+class ReadingRouted(FakeRouted):
+    def rewrite(self, body: bytes) -> Reading[BodyAnswer | Reject]:
+        self.bodies.append(body)
+        return Reading(WAIT, lambda: self.rewritten)
+
+
+@dataclass
+class ReadingRouter(FakeRouter):
+    """Takes the slot when it resumes, as the picker does."""
+
+    routed_at: int = 0
+
+    def route(self, request: RequestHeadersReceived) -> Reading[FakeRouted]:
+        self.requests.append(request)
+        return Reading(WAIT, self._resume)
+
+    def _resume(self) -> FakeRouted:
+        self.routed_at += 1
+        return self.routed
+
+
+WAIT: Awaitable[object] = Wait()
+
+
+def test_what_is_read_first_is_handed_to_the_transport_and_then_answered():
+    router = ReadingRouter(ReadingRouted(want_body=True))
+    exchange = Exchange(router)
+    for event, answer, then in (
+        (HEADERS, HeadersAnswer(SET, want_body=True), Stage.WANTS_BODY),
+        (BODY, BodyAnswer(b"rewritten"), Stage.PLACED),
+    ):
+        later = exchange.receive(event)
+        assert isinstance(later, Later)
+        assert (later.wait, exchange.stage) == (WAIT, Stage.READING)
+        assert later.resume() == answer
+        assert exchange.stage is then
+
+
+def test_a_stream_that_is_reset_while_it_reads_takes_no_slot():
+    router = ReadingRouter(FakeRouted())
+    exchange = Exchange(router)
+    later = exchange.receive(HEADERS)
+    assert isinstance(later, Later)
+    exchange.close()
+    assert later.resume() == HeadersAnswer()
+    assert (router.routed_at, router.routed.released, exchange.stage) == (0, 0, Stage.CLOSED)
+
+
+def test_a_message_while_it_reads_is_a_violation_answered_in_kind():
+    router = ReadingRouter(FakeRouted())
+    exchange = Exchange(router)
+    later = exchange.receive(HEADERS)
+    assert isinstance(later, Later)
+    assert [exchange.receive(e) for e in (HEADERS, BODY, TRAILERS)] == [HeadersAnswer(), BodyAnswer(), TrailersAnswer()]
+    assert router.violations == [(Stage.READING, e) for e in (HEADERS, BODY, TRAILERS)]
+    assert later.resume() == HeadersAnswer(SET)
+
+
 CLOSE = "close"
+RESUME = "resume"
 KINDS = ("response_headers", "response_body", "request_trailers")
 events = st.one_of(
     st.builds(RequestHeadersReceived, st.just({}), st.none() | st.text(max_size=3), st.booleans()),
@@ -149,26 +218,49 @@ IN_KIND = {
 
 
 @given(
-    st.lists(events | st.just(CLOSE), max_size=12),
+    st.lists(events | st.sampled_from([CLOSE, RESUME]), max_size=14),
     st.booleans(),
     st.sampled_from([BodyAnswer(), BodyAnswer(b"new"), Reject(400, "no")]),
+    st.sampled_from([FakeRouter, ReadingRouter]),
+    st.sampled_from([FakeRouted, ReadingRouted]),
 )
-def test_any_order_of_events(steps: list[Event | str], want_body: bool, rewritten: BodyAnswer | Reject):
-    exchange, router = opened(want_body=want_body)
-    router.routed.rewritten = rewritten
+def test_any_order_of_events(
+    steps: list[Event | str],
+    want_body: bool,
+    rewritten: BodyAnswer | Reject,
+    router_type: type[FakeRouter],
+    routed_type: type[FakeRouted],
+):
+    routed = routed_type(want_body, rewritten)
+    router = router_type(routed)
+    exchange = Exchange(router)
     closed = False
+    pending: list[tuple[Later, Event]] = []
+
+    def check(answer: Answer | Later, event: Event) -> None:
+        if isinstance(answer, Later):
+            pending.append((answer, event))
+            return
+        assert isinstance(answer, IN_KIND[type(event)])
+        if isinstance(event, OtherReceived):
+            assert answer == OtherAnswer(event.kind)
+
     for step in steps:
-        if isinstance(step, str):
+        if step == CLOSE:
             exchange.close()
             closed = True
+        elif step == RESUME:
+            for later, event in pending:  # also those that were resumed before
+                check(later.resume(), event)
         else:
-            answer = exchange.receive(step)
-            assert isinstance(answer, IN_KIND[type(step)])
-            if isinstance(step, OtherReceived):
-                assert answer == OtherAnswer(step.kind)
-        assert router.routed.released == (closed and len(router.requests))
-        assert len(router.requests) <= 1
-        assert len(router.routed.bodies) <= 1
+            check(exchange.receive(step), step)
+        taken = router.routed_at if isinstance(router, ReadingRouter) else len(router.requests)
+        assert routed.released == (closed and taken)
+        assert taken <= len(router.requests) <= 1
+        assert len(routed.bodies) <= 1
     exchange.close()
+    for later, event in pending:
+        check(later.resume(), event)
+    taken = router.routed_at if isinstance(router, ReadingRouter) else len(router.requests)
     assert exchange.stage is Stage.CLOSED
-    assert router.routed.released == len(router.requests)
+    assert routed.released == taken <= 1

@@ -18,7 +18,7 @@ from envoy.service.ext_proc.v3.external_processor_pb2 import ProcessingRequest, 
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from homing.ext_proc.events import BodyAnswer, Event, RequestHeadersReceived, SetHeaders
-from homing.ext_proc.exchange import Exchange, Stage
+from homing.ext_proc.exchange import Exchange, Reading, Stage
 from homing.ext_proc.outcomes import Outcome
 from homing.ext_proc.server_grpc import ACCESS_LOG, EXT_PROC, GrpcTransport
 
@@ -33,10 +33,17 @@ class FakeRouter:
         self.requests: list[RequestHeadersReceived] = []
         self.violations: list[Stage] = []
         self.held = 0
+        self.wait: asyncio.Future[None] | None = None
 
-    def route(self, request: RequestHeadersReceived) -> FakeRouted:
+    def route(self, request: RequestHeadersReceived) -> FakeRouted | Reading[FakeRouted]:
         if "x-bug" in request.headers:
             raise RuntimeError("a bug")
+        if "x-read" in request.headers:
+            self.wait = asyncio.get_running_loop().create_future()
+            return Reading(self.wait, lambda: self._place(request))
+        return self._place(request)
+
+    def _place(self, request: RequestHeadersReceived) -> FakeRouted:
         self.requests.append(request)
         self.held += 1
         return FakeRouted(self)
@@ -346,3 +353,27 @@ async def test_a_socket_that_a_dead_picker_left_is_taken_over(short_directory: P
     call.cancel()
     await serving.channel.close()
     await serving.transport.stop(0)
+
+
+async def test_an_answer_that_comes_later_comes_when_the_wait_is_over(serving: Serving):
+    call = serving.process()
+    await call.write(headers(x_read="1"))
+    await until(lambda: serving.router.wait is not None)
+    assert serving.router.requests == []
+    assert serving.router.wait is not None
+    serving.router.wait.set_result(None)
+    answer = ProcessingResponse.FromString(await call.read())
+    assert answer.request_headers.response.header_mutation.set_headers[0].header.raw_value == b"home"
+    assert serving.router.held == 1
+    await call.done_writing()
+    await until(lambda: serving.router.held == 0)
+
+
+async def test_a_stream_reset_while_it_waits_cancels_the_wait_and_takes_no_slot(serving: Serving):
+    call = serving.process()
+    await call.write(headers(x_read="1"))
+    await until(lambda: serving.router.wait is not None)
+    call.cancel()
+    assert serving.router.wait is not None
+    await until(serving.router.wait.cancelled)
+    assert (serving.router.requests, serving.router.held) == ([], 0)
