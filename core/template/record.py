@@ -62,6 +62,8 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     tool_calls: Fate = Fate.KEPT
     """Calls in an assistant's message without content."""
     tool_calls_with_content: Fate = Fate.KEPT
+    parallel_calls: Fate = Fate.KEPT
+    """Two calls in one message, and their two results."""
     tool_ids: ToolIds = ToolIds.ANY
     content_lists: Fate = Fate.KEPT
     """Text given as a list of parts."""
@@ -74,3 +76,9 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """The prompt has today's date in it: every cached prefix is cold once a day."""
     stable: bool = True
     """Turn N's prompt is a byte prefix of turn N+1's, for plain answers."""
+    stable_history: bool = True
+    """The same but for what the template appends for the answer to begin with: the cache misses one block at most."""
+    stable_tools: bool = True
+    """The same as `stable_history`, over rounds of tool calls."""
+    stable_think: bool = True
+    """The same as `stable_history`, for answers with think blocks, over plain turns and rounds of tool calls."""
