@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from homing.core.hashing import Table
 
 MAX_TRIES = 1_000
 """One try is about a microsecond. With 8 replicas 8 are needed on average, and a thousand never miss."""
 
 
-def mint(base: bytes, prefix: bytes, table: Table, host: int, max_tries: int = MAX_TRIES) -> bytes | None:
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """Pickers among which Envoy divides the sessions by the hash of the key, and which of them this one is."""
+
+    table: Table
+    picker: int
+
+
+def mint(
+    base: bytes, prefix: bytes, table: Table, host: int, max_tries: int = MAX_TRIES, shard: Shard | None = None
+) -> bytes | None:
     """An id that starts with `base` and for which `table.owner(prefix + id) == host`; None after `max_tries`.
 
-    `base` is what makes the id unguessable; the counter after it adds nothing to that.
+    `base` is what makes the id unguessable; the counter after it adds nothing to that. With a `shard` the id fits the
+    picker too: tries multiply, so with many of both it is rather None, and the session's home is a pin.
     """
     for counter in range(max_tries):
         candidate = b"%s-%x" % (base, counter)
-        if table.owner(prefix + candidate) == host:
+        key = prefix + candidate
+        if table.owner(key) == host and (shard is None or shard.table.owner(key) == shard.picker):
             return candidate
     return None

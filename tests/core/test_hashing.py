@@ -1,17 +1,18 @@
-"""Ring and Maglev against plain readings of their rules; tests/e2e/test_hash_equals_envoy asks Envoy itself."""
+"""The hashes against plain readings of their rules; tests/e2e/test_hash_equals_{envoy,nginx} ask the real ones."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
 from itertools import cycle
+from zlib import crc32
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from xxhash import xxh64_intdigest
 
-from homing.core.hashing import Hosts, Maglev, Ring, Table, minimum_ring_size
+from homing.core.hashing import Hosts, Ketama, Maglev, Ring, Table, minimum_ring_size
 
 KEYS = [b"tenant/session-%d" % i for i in range(4000)]
 EIGHT = [(f"gpu-{i}", 1) for i in range(8)]
@@ -27,8 +28,8 @@ def ring(hosts: Hosts) -> Ring:
     return Ring(hosts, minimum_ring_size([weight for _, weight in hosts]))
 
 
-def tables(hosts: Hosts) -> tuple[Table, Table]:
-    return ring(hosts), Maglev(hosts, 1009)
+def tables(hosts: Hosts) -> tuple[Table, ...]:
+    return ring(hosts), Maglev(hosts, 1009), Ketama(hosts)
 
 
 def owners(table: Table, hosts: Hosts) -> list[str]:
@@ -134,7 +135,7 @@ def test_an_owner_is_a_host_and_always_the_same(hosts: list[tuple[str, int]], ke
         assert one.owner(key) in range(len(hosts))
 
 
-@pytest.mark.parametrize("table", [Ring([], 1), Ring([], 100), Maglev([])])
+@pytest.mark.parametrize("table", [Ring([], 1), Ring([], 100), Maglev([]), Ketama([])])
 def test_no_hosts_own_nothing(table: Table):
     assert table.owner(b"key") is None
     assert list(table.walk(b"key")) == []
@@ -180,3 +181,40 @@ def test_a_ring_is_never_larger_than_its_maximum():
     table = Ring(UNEQUAL, 8000, maximum_size=80)
     smaller = Ring(UNEQUAL, 80)
     assert owners(table, UNEQUAL) == owners(smaller, UNEQUAL)
+
+
+@given(st.lists(st.tuples(ids, st.integers(1, 3)), min_size=1, max_size=5, unique_by=lambda host: host[0]), keys)
+def test_ketama_chains_the_points_of_a_server(names: list[tuple[str, int]], key: bytes):
+    hosts = [(f"{name}:80", weight) for name, weight in names]
+    points: dict[int, int] = {}
+    for index, (name, weight) in enumerate(names):
+        last = 0
+        for _ in range(160 * weight):
+            last = crc32(name.encode() + b"\0" + b"80" + last.to_bytes(4, "little"))
+            points.setdefault(last, index)
+    first = min((point for point in points if point >= crc32(key)), default=min(points))
+    assert Ketama(hosts).owner(key) == points[first]
+
+
+def test_ketama_reads_a_port_only_behind_the_last_colon():
+    """As NGINX splits the name of a server: `[::1]`, and a name without a port, are hosts as a whole."""
+    names = [("gpu-a", 1), ("[::1]", 1), ("unix:/run/vllm.sock", 1), ("10.0.0.1:8000", 1)]
+    bases = (b"gpu-a\0", b"[::1]\0", b"/run/vllm.sock\0", b"10.0.0.1\x008000")
+    points = {point: index for index, base in enumerate(bases) for point in chain(base)}
+    table = Ketama(names)
+    for key in KEYS[:300]:
+        first = min((point for point in points if point >= crc32(key)), default=min(points))
+        assert table.owner(key) == points[first]
+
+
+def chain(base: bytes) -> list[int]:
+    found = [0]
+    for _ in range(160):
+        found.append(crc32(base + found[-1].to_bytes(4, "little")))
+    return found[1:]
+
+
+def test_ketama_moves_only_the_keys_of_a_server_that_leaves():
+    hosts = [(f"10.0.0.{i}:8000", 1) for i in range(8)]
+    left = hosts[1:]
+    assert moved(owners(Ketama(hosts), hosts), owners(Ketama(left), left), hosts[0][0]) == 0

@@ -19,7 +19,7 @@ from homing.core.hashing import Maglev, Ring, Table, minimum_ring_size
 
 pytestmark = pytest.mark.e2e
 
-KEYS = [f"tenant-{i % 7}/session-{i:x}" for i in range(2000)]
+KEYS = [f"tenant-{i % 7}/session-{i:x}" for i in range(10_000)]
 RETRIED = KEYS[:300]
 TYPE = "type.googleapis.com/envoy"
 POLICIES = f"{TYPE}.extensions.load_balancing_policies"

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from homing.core.hashing import Maglev, Ring
-from homing.core.placement.minting import MAX_TRIES, mint
+from homing.core.hashing import Ketama, Maglev, Ring
+from homing.core.placement.minting import MAX_TRIES, Shard, mint
 
 HOSTS = [(f"gpu-{i}", 1) for i in range(8)]
 BASE = b"7f1c0d52-5b0e-4c6e-9d3c-1f7a5a1f2b3c"
@@ -27,9 +27,9 @@ class Turns:
         raise AssertionError("minting needs owners only")
 
 
-@pytest.mark.parametrize("table", [Ring(HOSTS, 800), Maglev(HOSTS)], ids=["ring", "maglev"])
+@pytest.mark.parametrize("table", [Ring(HOSTS, 800), Maglev(HOSTS), Ketama(HOSTS)], ids=["ring", "maglev", "ketama"])
 @pytest.mark.parametrize("host", range(8))
-def test_an_id_for_every_host(table: Ring | Maglev, host: int):
+def test_an_id_for_every_host(table: Ring | Maglev | Ketama, host: int):
     minted = mint(BASE, b"tenant/", table, host)
     assert minted is not None
     assert minted.startswith(BASE + b"-")
@@ -56,3 +56,18 @@ def test_a_host_that_owns_nothing_gives_no_id_after_bounded_tries():
     assert len(table.asked) == MAX_TRIES
     assert mint(BASE, b"/", Turns(), 5, max_tries=5) is None
     assert mint(BASE, b"/", Ring([], 1), 0) is None
+
+
+@pytest.mark.parametrize("picker", range(4))
+def test_an_id_that_fits_the_replica_and_the_picker(picker: int):
+    table, shard = Ring(HOSTS, 800), Shard(Maglev([(f"picker-{i}", 1) for i in range(4)]), picker)
+    for host in range(8):
+        minted = mint(BASE, b"tenant/", table, host, shard=shard)
+        assert minted is not None
+        key = b"tenant/" + minted
+        assert (table.owner(key), shard.table.owner(key)) == (host, picker)
+
+
+def test_an_id_that_fits_the_replica_alone_is_none():
+    nobody = Shard(Ring([], 1), 0)
+    assert mint(BASE, b"/", Ring(HOSTS, 800), 3, shard=nobody) is None
