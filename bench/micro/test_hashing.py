@@ -21,7 +21,7 @@ TABLES: dict[str, Callable[[], Table]] = {
 
 @pytest.mark.parametrize("name", TABLES)
 def test_build(benchmark: BenchmarkFixture, name: str) -> None:
-    benchmark.pedantic(TABLES[name], rounds=7)
+    benchmark(TABLES[name])
 
 
 @pytest.mark.parametrize("name", TABLES)
