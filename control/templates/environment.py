@@ -9,7 +9,7 @@ Source: transformers, utils/chat_template_utils.py (`_compile_jinja_template`): 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import NoReturn
 
@@ -22,6 +22,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from homing.core.template.prepared import Takes, prepared
 from homing.core.template.probe import RefusedError
 from homing.core.template.sentinels import Message, parts, user
+from homing.core.template.source import MAX_TEMPLATE_CHARS, ChatTemplate
 
 MAX_PROMPT_CHARS = 16_000_000
 
@@ -39,31 +40,28 @@ class Generation(Extension):
 class Template:
     """Compiled. Raises RefusedError for a text that is no template."""
 
-    def __init__(
-        self, text: str, special_tokens: Mapping[str, str], now: Callable[[], datetime] = datetime.now
-    ) -> None:
+    def __init__(self, source: ChatTemplate, now: Callable[[], datetime] = datetime.now) -> None:
         environment = ImmutableSandboxedEnvironment(
             trim_blocks=True, lstrip_blocks=True, extensions=[Generation, LoopControlExtension]
         )
         environment.filters["tojson"] = _tojson
         environment.globals["raise_exception"] = _raise
         environment.globals["strftime_now"] = lambda form: now().strftime(form)
-        self._names: dict[str, object] = dict(special_tokens)
-        try:
-            self._template = environment.from_string(text)
-        except (jinja2.TemplateError, RecursionError, MemoryError) as error:
-            raise RefusedError(f"not a template: {_words(error)}") from None
+        self._names: dict[str, object] = dict(source.special_tokens)
+        self._plain = _compiled(environment, source.text)
+        self._tool_use = self._plain if source.tool_use is None else _compiled(environment, source.tool_use)
         self._takes = self._what_it_shows()
 
-    def render(self, messages: Sequence[Message], tools: Sequence[object] | None = None, prompt: bool = True) -> str:
-        """The prompt; `prompt`: with what the answer begins with. Raises RefusedError with the template's words."""
-        return self._rendered(prepared(messages, self._takes), tools, prompt)
+    def render(self, messages: Sequence[Message], tools: Sequence[object] | None = None) -> str:
+        """The prompt, with what the answer begins with. Raises RefusedError with the template's words."""
+        return self._rendered(prepared(messages, self._takes), tools)
 
-    def _rendered(self, messages: list[dict[str, object]], tools: Sequence[object] | None, prompt: bool) -> str:
-        given = {"messages": messages, "tools": tools, "documents": None, "add_generation_prompt": prompt}
+    def _rendered(self, messages: list[dict[str, object]], tools: Sequence[object] | None) -> str:
+        given = {"messages": messages, "tools": tools, "documents": None, "add_generation_prompt": True}
+        template = self._tool_use if tools else self._plain
         chunks, size = [], 0
         try:
-            for chunk in self._template.generate(self._names | given):
+            for chunk in template.generate(self._names | given):
                 chunks.append(chunk)
                 size += len(chunk)
                 if size > MAX_PROMPT_CHARS:
@@ -84,9 +82,18 @@ class Template:
 
     def _tried(self, content: object) -> str:
         try:
-            return self._rendered([dict(user(content))], None, prompt=True)
+            return self._rendered([dict(user(content))], None)
         except RefusedError:
             return ""
+
+
+def _compiled(environment: jinja2.Environment, text: str) -> jinja2.Template:
+    if len(text) > MAX_TEMPLATE_CHARS:
+        raise RefusedError(f"a template of more than {MAX_TEMPLATE_CHARS} characters")
+    try:
+        return environment.from_string(text)
+    except Exception as error:  # syntax, but also what the optimizer met when it evaluated constants
+        raise RefusedError(f"not a template: {_words(error)}") from None
 
 
 def _tojson(

@@ -15,8 +15,8 @@ from published_templates import published
 from homing.control.templates.environment import Template
 from homing.core.template.probe import OpaqueError, RefusedError, probe
 from homing.core.template.record import Capabilities, Fate, Think, ToolIds
+from homing.core.template.source import ChatTemplate
 
-SPECIAL = {"bos_token": "<s>", "eos_token": "</s>"}
 TODAY = datetime(2026, 3, 5, 12)
 DATES = ("05 Mar 2026", "2026-03-05")
 CHATML = (
@@ -95,7 +95,7 @@ FAMILIES = {
 
 
 def record(text: str) -> Capabilities:
-    return probe(Template(text, SPECIAL, lambda: TODAY).render, b"seed", DATES)
+    return probe(Template(ChatTemplate(text), lambda: TODAY).render, b"seed", DATES)
 
 
 @pytest.mark.parametrize(("wheel", "name"), FAMILIES, ids=lambda value: value)
@@ -143,7 +143,7 @@ def test_the_record_of_a_template_that_does_one_thing(what: str, text: str, expe
 
 def test_the_same_template_has_the_same_record_whatever_the_markers_are():
     text = published("trl", "gptoss")
-    render = Template(text, SPECIAL, lambda: TODAY).render
+    render = Template(ChatTemplate(text), lambda: TODAY).render
     assert {probe(render, seed, DATES) for seed in (b"a", b"b", b"c")} == {FAMILIES["trl", "gptoss"]}
 
 
@@ -167,4 +167,4 @@ def test_a_failure_that_is_not_the_templates_ends_the_probe():
 
 def test_a_refusal_has_the_templates_words():
     with pytest.raises(RefusedError, match=r"^System role not supported$"):
-        Template(published("trl", "gemma"), SPECIAL).render([{"role": "system", "content": "x"}])
+        Template(ChatTemplate(published("trl", "gemma"))).render([{"role": "system", "content": "x"}])
