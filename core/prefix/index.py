@@ -1,41 +1,91 @@
-"""What placement is told of prefix caches, pool by pool."""
+"""What placement is told of prefix caches, pool by pool: what engines say of their blocks, else what they were sent."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from array import array
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from homing.core.placement.load import Place
+from homing.core.prefix.blocks import HeldBlocks, chain
+from homing.core.prefix.learned import LearnedPrompts
 from homing.core.prefix.placed import PlacedPrompts
 from homing.core.prefix.prompt import Prompt
+
+SETTLED_S = 10.0
+"""So long after a prompt was sent its blocks may still be on their way: the request waits, prefill runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class PoolPrefixes:
+    """One pool's knowledge."""
+
+    placed: PlacedPrompts = field(default_factory=PlacedPrompts)
+    blocks: HeldBlocks = field(default_factory=HeldBlocks)
+    learned: LearnedPrompts = field(default_factory=LearnedPrompts)
+
+    def held(self, prompt: Prompt, now: float) -> dict[str, int]:
+        depth = self.learned.depth(prompt) if self.blocks.noted else 0
+        found = self._said(prompt, depth) if depth else {}
+        whole = prompt.tokens[depth - 1] if depth else 0
+        for replica_id, (count, at) in self.placed.held(prompt).items():
+            said = found.get(replica_id, 0)
+            settled = now - at >= SETTLED_S and self.blocks.complete(replica_id)
+            if settled and said < whole:  # the engine has dropped the rest
+                continue
+            found[replica_id] = max(said, prompt.tokens[count - 1])
+        return found
+
+    def _said(self, prompt: Prompt, depth: int) -> dict[str, int]:
+        """What the engines hold of the prompt up to a mark that was learned."""
+        beginning, found = self.learned.beginning(prompt, depth), dict[str, int]()
+        for block_size, names in beginning.chains.items():
+            blocks = beginning.blocks(block_size)
+            for replica_id, length in self.blocks.held(names, blocks).items():
+                found[replica_id] = prompt.tokens[depth - 1] * length // blocks
+        return found
 
 
 class Index:
     """Implements `core.placement.prefix.PrefixIndex`."""
 
-    __slots__ = ("_placed",)
+    __slots__ = ("_pools",)
 
     def __init__(self) -> None:
-        self._placed: dict[str, PlacedPrompts] = {}
+        self._pools: dict[str, PoolPrefixes] = {}
+
+    def pool(self, pool_id: str) -> PoolPrefixes:
+        pool = self._pools.get(pool_id)
+        if pool is None:
+            pool = self._pools[pool_id] = PoolPrefixes()
+        return pool
 
     def held(self, pool_id: str, prompt: Prompt, now: float) -> Mapping[str, int]:
-        placed = self._placed.get(pool_id)
-        if placed is None:
-            return {}
-        return {replica_id: prompt.tokens[count - 1] for replica_id, (count, _) in placed.held(prompt).items()}
+        pool = self._pools.get(pool_id)
+        return pool.held(prompt, now) if pool is not None else {}
 
     def placed(self, pool_id: str, replica_id: str, prompt: Prompt, now: float) -> None:
-        self._pool(pool_id).put(replica_id, prompt, now)
+        self.pool(pool_id).placed.put(replica_id, prompt, now)
+
+    def unlearned(self, pool_id: str, prompt: Prompt) -> int:
+        """Tokens at the prompt's end whose blocks are not known; 0 where no engine tells what it holds."""
+        pool = self._pools.get(pool_id)
+        if pool is None or not pool.blocks.noted:
+            return 0
+        depth = pool.learned.depth(prompt)
+        return prompt.total - (prompt.tokens[depth - 1] if depth else 0)
+
+    def learn(self, pool_id: str, prompt: Prompt, token_ids: Sequence[int], salt: bytes = b"") -> None:
+        """What an engine's tokenizer made of the prompt."""
+        pool = self.pool(pool_id)
+        chains = {size: array("Q", chain(token_ids, size, salt)) for size in pool.blocks.block_sizes}
+        pool.learned.learn(prompt, chains, len(token_ids))
 
     def resize(self, place: Place, capacity_tokens: int) -> None:
         """How much the replica's cache holds, as its engine says."""
-        self._pool(place[0]).resize(place[1], capacity_tokens)
+        self.pool(place[0]).placed.resize(place[1], capacity_tokens)
 
     def forget(self, place: Place) -> None:
-        if (placed := self._placed.get(place[0])) is not None:
-            placed.forget(place[1])
-
-    def _pool(self, pool_id: str) -> PlacedPrompts:
-        placed = self._placed.get(pool_id)
-        if placed is None:
-            placed = self._placed[pool_id] = PlacedPrompts()
-        return placed
+        if (pool := self._pools.get(place[0])) is not None:
+            pool.placed.forget(place[1])
+            pool.blocks.forget(place[1])

@@ -7,7 +7,7 @@ import pytest
 
 CORE = Path(__file__).parents[2] / "core"
 ALLOWED = {
-    "__future__", "bisect", "collections", "dataclasses", "enum", "functools", "hashlib", "heapq", "ipaddress",
+    "__future__", "array", "bisect", "collections", "dataclasses", "enum", "functools", "hashlib", "heapq", "ipaddress",
     "itertools", "json", "math", "re", "types", "typing", "typing_extensions", "msgspec", "pydantic", "xxhash", "yaml",
     "zlib",
 }  # fmt: skip

@@ -1,5 +1,6 @@
 from homing.core.placement.prefix import NoPrefixes, PrefixIndex
-from homing.core.prefix.index import Index
+from homing.core.prefix.events import Stored
+from homing.core.prefix.index import SETTLED_S, Index
 from homing.core.prefix.prompt import Prompt
 
 ASKED = Prompt((1, 2, 3), (100, 200, 300))
@@ -33,3 +34,70 @@ def test_without_an_index_nobody_holds_anything():
     index: PrefixIndex = NoPrefixes()
     index.placed("m", "a", ASKED, 0.0)
     assert index.held("m", ASKED, 0.0) == {}
+
+
+# What the engines say. Blocks of 10 tokens; the prompt of 300 estimated tokens has 600.
+
+IDS = list(range(600))
+
+
+def informed(*, complete: bool = True) -> Index:
+    """Replica a has said that it holds the whole prompt, b the first half; and which blocks it is was learned."""
+    index = Index()
+    blocks = index.pool("m").blocks
+    for replica, count in (("a", 60), ("b", 30), ("c", 0)):
+        blocks.begin(replica, complete=complete)
+        blocks.apply(replica, Stored(range(count), None, IDS[: 10 * count], 10))
+    index.learn("m", ASKED, IDS)
+    return index
+
+
+def test_what_engines_say_is_told_on_the_prompts_own_scale():
+    assert informed().held("m", ASKED, 0.0) == {"a": 300, "b": 150}
+    assert informed().held("m", Prompt((1, 2, 9), (100, 200, 400)), 0.0) == {"a": 200, "b": 150}
+
+
+def test_an_engine_that_dropped_a_prompt_is_believed_once_its_blocks_must_have_come():
+    index = informed()
+    index.placed("m", "c", ASKED, 0.0)
+    assert index.held("m", ASKED, SETTLED_S - 1) == {"a": 300, "b": 150, "c": 300}
+    assert index.held("m", ASKED, SETTLED_S) == {"a": 300, "b": 150}
+
+
+def test_an_engine_of_which_not_all_is_known_is_taken_to_hold_what_it_was_sent():
+    index = informed(complete=False)
+    index.placed("m", "b", ASKED, 0.0)
+    assert index.held("m", ASKED, SETTLED_S) == {"a": 300, "b": 300}
+
+
+def test_beyond_what_was_learned_counts_what_was_sent():
+    index = informed()
+    longer = Prompt((1, 2, 3, 4), (100, 200, 300, 400))
+    index.placed("m", "a", longer, 0.0)
+    assert index.held("m", longer, SETTLED_S) == {"a": 400, "b": 150}
+
+
+def test_a_cold_replica_has_no_blocks_either():
+    index = informed()
+    index.forget(("m", "a"))
+    assert index.held("m", ASKED, 0.0) == {"b": 150}
+
+
+def test_only_prompts_of_pools_that_tell_their_blocks_are_worth_learning():
+    index = Index()
+    index.placed("m", "a", ASKED, 0.0)
+    assert (index.unlearned("m", ASKED), index.unlearned("unknown", ASKED)) == (0, 0)
+    index.pool("m").blocks.apply("a", Stored((1,), None, IDS[:10], 10))
+    assert index.unlearned("m", ASKED) == 300
+    index.learn("m", ASKED, IDS)
+    assert index.unlearned("m", ASKED) == 0
+    assert index.unlearned("m", Prompt((1, 8), (100, 150))) == 50
+
+
+def test_a_salted_prompt_has_blocks_of_its_own():
+    index = Index()
+    index.pool("m").blocks.apply("a", Stored((1,), None, IDS[:10], 10, (b"acme",)))
+    index.learn("m", Prompt((1,), (10,)), IDS[:10])
+    index.learn("m", Prompt((2,), (10,)), IDS[:10], b"acme")
+    assert index.held("m", Prompt((1,), (10,)), 0.0) == {}
+    assert index.held("m", Prompt((2,), (10,)), 0.0) == {"a": 10}
