@@ -10,6 +10,7 @@ from envoy.extensions.filters.http.ext_proc.v3.processing_mode_pb2 import Proces
 from envoy.service.accesslog.v3.als_pb2 import StreamAccessLogsMessage
 from envoy.service.ext_proc.v3.external_processor_pb2 import ProcessingRequest, ProcessingResponse
 from google.protobuf.message import DecodeError
+from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 
 from homing.ext_proc.events import (
     Answer,
@@ -94,6 +95,20 @@ def decode_outcomes(data: bytes) -> list[Outcome]:
     except DecodeError as error:
         raise MalformedMessageError(str(error)) from error
     return [_outcome(entry) for entry in message.http_logs.log_entry]
+
+
+def decode_health(data: bytes) -> str:
+    """One HealthCheckRequest: the name that is asked for. Raises MalformedMessageError."""
+    try:
+        return HealthCheckRequest.FromString(data).service
+    except DecodeError as error:
+        raise MalformedMessageError(str(error)) from error
+
+
+def encode_health(serving: bool | None) -> bytes:
+    """One HealthCheckResponse; None for a name that is not known."""
+    name = "SERVICE_UNKNOWN" if serving is None else "SERVING" if serving else "NOT_SERVING"
+    return HealthCheckResponse(status=HealthCheckResponse.ServingStatus.Value(name)).SerializeToString()
 
 
 def _model(message: ProcessingRequest) -> str | None:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
+from typing import Literal
 
 from prometheus_client import CollectorRegistry
 
@@ -29,7 +30,7 @@ from homing.ext_proc.exchange import Exchange
 from homing.ext_proc.feed import Feed, follow
 from homing.ext_proc.metrics import PickerCollector, Ttft
 from homing.ext_proc.picker import Picker
-from homing.ext_proc.server_grpc import GrpcTransport
+from homing.ext_proc.transport import Transport
 
 GRACE_S = 1.0
 """Streams still open then are cut: Envoy lets their requests go on."""
@@ -46,6 +47,7 @@ class Options:
     http: str
     control: str | None
     name: str
+    transport: Literal["grpc", "h2"] = "grpc"
 
 
 def build_picker(config: Config, registry: CollectorRegistry) -> Picker:
@@ -67,7 +69,7 @@ async def run(config: Config, options: Options) -> None:
     """Until SIGTERM or SIGINT. Raises OSError when an address cannot be had."""
     registry = CollectorRegistry()
     picker = build_picker(config, registry)
-    transport = GrpcTransport(options.listen, lambda: Exchange(picker), picker.finished)
+    transport = _transport(options, picker)
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -84,7 +86,18 @@ async def run(config: Config, options: Options) -> None:
             server.should_exit = True
 
 
-def _adopting(picker: Picker, transport: GrpcTransport, tasks: asyncio.TaskGroup) -> Callable[[Fleet], None]:
+def _transport(options: Options, picker: Picker) -> Transport:
+    """Imported only when chosen: ngh2 is an extra."""
+    if options.transport == "h2":
+        from homing.ext_proc.server_h2 import H2Transport
+
+        return H2Transport(options.listen, lambda: Exchange(picker), picker.finished)
+    from homing.ext_proc.server_grpc import GrpcTransport
+
+    return GrpcTransport(options.listen, lambda: Exchange(picker), picker.finished)
+
+
+def _adopting(picker: Picker, transport: Transport, tasks: asyncio.TaskGroup) -> Callable[[Fleet], None]:
     """The picker serves from its first fleet on: before, Envoy would ask it in vain."""
 
     def adopt(fleet: Fleet) -> None:

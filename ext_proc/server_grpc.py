@@ -1,15 +1,9 @@
-"""The filter over grpc.aio: bytes in, bytes out, one exchange a stream. `Transport` is the seam for a second one.
-
-Serves ext_proc, the access log and gRPC health (names "", liveness, readiness and the filter's own) on one address.
-"""
+"""The filter over grpc.aio: bytes in, bytes out, one exchange a stream."""
 
 from __future__ import annotations
 
-import logging
-import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Protocol
 
 import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
@@ -17,51 +11,34 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from homing.control.http_server import refuse_served
 from homing.ext_proc import codec
 from homing.ext_proc.events import Later
-from homing.ext_proc.exchange import Exchange
-from homing.ext_proc.outcomes import Outcome
-
-EXT_PROC = "envoy.service.ext_proc.v3.ExternalProcessor"
-ACCESS_LOG = "envoy.service.accesslog.v3.AccessLogService"
-LIVENESS = "liveness"  # the process answers; the other names say that it can decide
-READINESS = ("", "readiness", EXT_PROC)
-
-MAX_MESSAGE_BYTES = 80 << 20  # Envoy buffers at most 64 MiB of body; headers and framing come on top
-
-ASKED_S = 2.0
-"""A picker that has not been asked to decide for so long gives up Envoy's access log."""
-
-log = logging.getLogger(__name__)
-
-
-class Transport(Protocol):
-    """What carries exchanges. `start` raises OSError when the address cannot be had."""
-
-    async def start(self) -> None: ...
-
-    async def set_serving(self, serving: bool) -> None: ...
-
-    async def stop(self, grace_s: float) -> None:
-        """Takes no new streams, lets the open ones end for `grace_s` seconds, then cuts them."""
+from homing.ext_proc.transport import (
+    ACCESS_LOG,
+    EXT_PROC,
+    LIVENESS,
+    MAX_MESSAGE_BYTES,
+    MAX_METADATA_BYTES,
+    READINESS,
+    Finished,
+    OpenExchange,
+    OutcomeReader,
+)
 
 
 class GrpcTransport:
     """`address` is `unix:/path` or `host:port`."""
 
-    def __init__(
-        self, address: str, open_exchange: Callable[[], Exchange], finished: Callable[[Outcome], None]
-    ) -> None:
+    def __init__(self, address: str, open_exchange: OpenExchange, finished: Finished) -> None:
         self._address = address
         self._socket = Path(address.removeprefix("unix:")) if address.startswith("unix:") else None
         self._open_exchange = open_exchange
-        self._finished = finished
-        self._asked_at = -ASKED_S
+        self._reader = OutcomeReader(finished)
         self._health = health.aio.HealthServicer()
         self._server = grpc.aio.server(
             options=(
                 ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
                 ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
-                ("grpc.max_metadata_size", 64 << 10),
-                ("grpc.absolute_max_metadata_size", 128 << 10),
+                ("grpc.max_metadata_size", MAX_METADATA_BYTES // 2),
+                ("grpc.absolute_max_metadata_size", MAX_METADATA_BYTES),
                 # a burst waits its turn: gRPC would refuse some of it at random beyond 1,000
                 ("grpc.server.max_pending_requests", 1_000_000),
                 ("grpc.server.max_pending_requests_hard_limit", 1_000_000),
@@ -104,7 +81,7 @@ class GrpcTransport:
 
     async def _process(self, messages: AsyncIterator[bytes], context: grpc.aio.ServicerContext[bytes, bytes]) -> None:
         exchange = self._open_exchange()
-        self._asked_at = time.monotonic()
+        self._reader.asked()
         try:
             async for data in messages:
                 answer = exchange.receive(codec.decode(data))
@@ -119,14 +96,6 @@ class GrpcTransport:
 
     async def _access_log(self, messages: AsyncIterator[bytes], _: grpc.aio.ServicerContext[bytes, bytes]) -> bytes:
         async for data in messages:
-            try:
-                outcomes = codec.decode_outcomes(data)
-            except codec.MalformedMessageError as error:
-                log.warning("an access log message that cannot be read: %s", error)
-                continue
-            for outcome in outcomes:
-                self._finished(outcome)
-            # Envoy keeps the stream it has, also to a standby that it no longer asks: ended, it goes where it asks.
-            if time.monotonic() - self._asked_at > ASKED_S:
+            if not self._reader.read(data):
                 break
         return b""  # StreamAccessLogsResponse has no fields

@@ -104,6 +104,7 @@ class StaticStack:
     picker_http: dict[str, int]
     replica_ports: dict[str, int]
     extra: str = ""
+    transport: str = "grpc"
 
     @property
     def url(self) -> str:
@@ -145,7 +146,9 @@ class StaticStack:
 
     def start_picker(self, name: str) -> None:
         listen = ("--listen", self.picker_socket(name), "--http", f"127.0.0.1:{self.picker_http[name]}")
-        self.processes.start(name, (*HOMING, "ext-proc", "-c", str(self.file), *listen, "--name", name))
+        self.processes.start(
+            name, (*HOMING, "ext-proc", "-c", str(self.file), *listen, "--name", name, "--transport", self.transport)
+        )
 
     def start_envoy(self) -> None:
         flags = ("--disable-hot-restart", "--concurrency", "1", "--log-level", "warning")
@@ -219,7 +222,9 @@ def replica_ids(pool: SimulatedPool) -> list[str]:
 
 
 @contextlib.contextmanager
-def static_stack(directory: Path, pools: tuple[SimulatedPool, ...], extra: str = "") -> Iterator[StaticStack]:
+def static_stack(
+    directory: Path, pools: tuple[SimulatedPool, ...], extra: str = "", transport: str = "grpc"
+) -> Iterator[StaticStack]:
     """Started and ready; everything is ended at the end. `directory` must have a short path (Unix sockets)."""
     os.makedirs(directory, exist_ok=True)
     names = [r for pool in pools for r in replica_ids(pool)]
@@ -227,7 +232,7 @@ def static_stack(directory: Path, pools: tuple[SimulatedPool, ...], extra: str =
     processes = Processes(directory)
     ports = dict(zip(names, replicas, strict=True))
     ports |= {r: port for pool in pools for r, port in zip(replica_ids(pool), pool.ports, strict=False)}
-    stack = StaticStack(processes, pools, data, admin, {"picker": http_a, "standby": http_b}, ports, extra)
+    stack = StaticStack(processes, pools, data, admin, {"picker": http_a, "standby": http_b}, ports, extra, transport)
     try:
         stack.start()
         yield stack

@@ -61,9 +61,10 @@ async def opened_within_a_second(port: int, message: bytes, count: int) -> list[
     return await asyncio.gather(*asking)
 
 
-async def test_2000_streams_at_once_without_a_fail_open(short_directory: Path) -> None:
+@pytest.mark.parametrize("transport", ["grpc", "h2"])
+async def test_2000_streams_at_once_without_a_fail_open(short_directory: Path, transport: str) -> None:
     pool = SimulatedPool("many", "many-model", 3, sim_flags=SLOW)
-    with static_stack(short_directory / "many", (pool,)) as stack:
+    with static_stack(short_directory / f"many-{transport}", (pool,), transport=transport) as stack:
         message = request(chat_body("many-model", stream=True, max_tokens=4))
         asking = asyncio.create_task(opened_within_a_second(stack.data, message, 2000))
         peak = 0.0

@@ -20,7 +20,9 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from homing.ext_proc.events import BodyAnswer, Event, RequestHeadersReceived, SetHeaders
 from homing.ext_proc.exchange import Exchange, Reading, Stage
 from homing.ext_proc.outcomes import Outcome
-from homing.ext_proc.server_grpc import ACCESS_LOG, EXT_PROC, GrpcTransport
+from homing.ext_proc.server_grpc import GrpcTransport
+from homing.ext_proc.server_h2 import H2Transport
+from homing.ext_proc.transport import ACCESS_LOG, EXT_PROC, Transport
 
 LIMIT_S = 10.0
 SERVING, NOT_SERVING = health_pb2.HealthCheckResponse.SERVING, health_pb2.HealthCheckResponse.NOT_SERVING
@@ -70,6 +72,7 @@ class Serving:
     """A transport that serves, its router and outcomes, and a client's channel to it."""
 
     path: Path
+    kind: type[GrpcTransport] | type[H2Transport]
     router: FakeRouter = field(default_factory=FakeRouter)
     outcomes: list[Outcome] = field(default_factory=list)
 
@@ -79,8 +82,8 @@ class Serving:
         unlimited = [(f"grpc.max_{way}_message_length", -1) for way in ("send", "receive")]
         self.channel = grpc.aio.insecure_channel(self.address, unlimited)
 
-    def another(self, address: str = "") -> GrpcTransport:
-        return GrpcTransport(address or self.address, lambda: Exchange(self.router), self.outcomes.append)
+    def another(self, address: str = "") -> Transport:
+        return self.kind(address or self.address, lambda: Exchange(self.router), self.outcomes.append)
 
     def process(self, metadata: tuple[tuple[str, str], ...] = ()) -> grpc.aio.StreamStreamCall[bytes, bytes]:
         return self.channel.stream_stream(f"/{EXT_PROC}/Process")(metadata=metadata, timeout=LIMIT_S)
@@ -99,9 +102,9 @@ def short_directory() -> Iterator[Path]:
     shutil.rmtree(directory)
 
 
-@pytest.fixture
-async def serving(short_directory: Path) -> AsyncIterator[Serving]:
-    made = Serving(short_directory / "picker.sock")
+@pytest.fixture(params=[GrpcTransport, H2Transport], ids=["grpc", "h2"])
+async def serving(short_directory: Path, request: pytest.FixtureRequest) -> AsyncIterator[Serving]:
+    made = Serving(short_directory / "picker.sock", request.param)
     await made.transport.start()
     yield made
     await made.channel.close()
@@ -252,6 +255,23 @@ async def test_health_knows_no_other_names(serving: Serving):
     assert refused.value.code() == grpc.StatusCode.NOT_FOUND
 
 
+async def test_whoever_watches_health_is_told_of_every_change(serving: Serving):
+    watch = health_pb2_grpc.HealthStub(serving.channel).Watch(health_pb2.HealthCheckRequest(), timeout=LIMIT_S)
+    assert (await watch.read()).status == NOT_SERVING
+    await serving.transport.set_serving(True)
+    assert (await watch.read()).status == SERVING
+    await serving.transport.set_serving(False)
+    assert (await watch.read()).status == NOT_SERVING
+    watch.cancel()
+
+
+async def test_a_watch_of_an_unknown_name_says_so(serving: Serving):
+    asked = health_pb2.HealthCheckRequest(service="envoy")
+    watch = health_pb2_grpc.HealthStub(serving.channel).Watch(asked, timeout=LIMIT_S)
+    assert (await watch.read()).status == health_pb2.HealthCheckResponse.SERVICE_UNKNOWN
+    watch.cancel()
+
+
 def log_message(*statuses: int) -> bytes:
     message = StreamAccessLogsMessage()
     for status in statuses:
@@ -283,7 +303,7 @@ async def test_a_log_message_that_cannot_be_read_is_logged_and_the_rest_is_read(
     serving: Serving, caplog: pytest.LogCaptureFixture
 ):
     call = serving.channel.stream_unary(f"/{ACCESS_LOG}/StreamAccessLogs")(timeout=LIMIT_S)
-    with caplog.at_level(logging.WARNING, "homing.ext_proc.server_grpc"):
+    with caplog.at_level(logging.WARNING, "homing.ext_proc.transport"):
         await call.write(b"\xff\xff")
         await call.write(log_message(200))
         await call.done_writing()
@@ -342,11 +362,14 @@ async def test_two_pickers_never_share_a_port(serving: Serving):
         await other.stop(0)
 
 
-async def test_a_socket_that_a_dead_picker_left_is_taken_over(short_directory: Path):
+@pytest.mark.parametrize("kind", [GrpcTransport, H2Transport], ids=["grpc", "h2"])
+async def test_a_socket_that_a_dead_picker_left_is_taken_over(
+    short_directory: Path, kind: type[GrpcTransport] | type[H2Transport]
+):
     path = short_directory / "left.sock"
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(str(path))
-    serving = Serving(path)
+    serving = Serving(path, kind)
     await serving.transport.start()
     call = serving.process()
     await told(call, headers())
