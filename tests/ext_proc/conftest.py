@@ -1,12 +1,19 @@
-"""Asynchronous tests of the picker run on the loop that pickers run on."""
+"""Asynchronous tests of the picker run on the loop that pickers run on; those of the transports with each of them."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from pathlib import Path
 
 import pytest
 import uvloop
+from picker_serving import Serving
+
+from homing.ext_proc.server_grpc import GrpcTransport
+from homing.ext_proc.server_h2 import H2Transport
 
 
 def pytest_asyncio_loop_factories(
@@ -14,3 +21,20 @@ def pytest_asyncio_loop_factories(
 ) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
     """uvloop's transports are no asyncio.Transport, for one."""
     return {"uvloop": uvloop.new_event_loop}
+
+
+@pytest.fixture
+def short_directory() -> Iterator[Path]:
+    """pytest's own directories are too long for Unix sockets (107 bytes)."""
+    directory = Path(tempfile.mkdtemp(prefix="homing-grpc-"))
+    yield directory
+    shutil.rmtree(directory)
+
+
+@pytest.fixture(params=[GrpcTransport, H2Transport], ids=["grpc", "h2"])
+async def serving(short_directory: Path, request: pytest.FixtureRequest) -> AsyncIterator[Serving]:
+    made = Serving(short_directory / "picker.sock", request.param)
+    await made.transport.start()
+    yield made
+    await made.channel.close()
+    await made.transport.stop(0)
