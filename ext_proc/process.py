@@ -47,7 +47,7 @@ class Options:
     http: str
     control: str | None
     name: str
-    transport: Literal["grpc", "h2"] = "grpc"
+    transport: Literal["h2", "grpc"] = "h2"
 
 
 def build_picker(config: Config, registry: CollectorRegistry) -> Picker:
@@ -87,7 +87,7 @@ async def run(config: Config, options: Options) -> None:
 
 
 def _transport(options: Options, picker: Picker) -> Transport:
-    """Imported only when chosen: ngh2 is an extra."""
+    """Only the one that is chosen is imported."""
     if options.transport == "h2":
         from homing.ext_proc.server_h2 import H2Transport
 

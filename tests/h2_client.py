@@ -41,7 +41,9 @@ class Frames:
         for event in self.h2.events():
             match event:
                 case ResponseReceived(stream_id=stream, headers=fields) | TrailersReceived(stream, fields):
-                    self.statuses |= {stream: value for name, value in fields if name == b"grpc-status"}
+                    found = dict(fields).get(b"grpc-status")
+                    if found is not None:
+                        self.statuses[stream] = found
                 case DataReceived(stream_id=stream, data=content):
                     partial = self._partial.setdefault(stream, Messages(MAX_BYTES))
                     self.messages[stream] += partial.feed(content)

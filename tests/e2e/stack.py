@@ -104,7 +104,7 @@ class StaticStack:
     picker_http: dict[str, int]
     replica_ports: dict[str, int]
     extra: str = ""
-    transport: str = "grpc"
+    transport: str = "h2"
 
     @property
     def url(self) -> str:
@@ -223,7 +223,7 @@ def replica_ids(pool: SimulatedPool) -> list[str]:
 
 @contextlib.contextmanager
 def static_stack(
-    directory: Path, pools: tuple[SimulatedPool, ...], extra: str = "", transport: str = "grpc"
+    directory: Path, pools: tuple[SimulatedPool, ...], extra: str = "", transport: str = "h2"
 ) -> Iterator[StaticStack]:
     """Started and ready; everything is ended at the end. `directory` must have a short path (Unix sockets)."""
     os.makedirs(directory, exist_ok=True)

@@ -1,4 +1,4 @@
-"""What a peer can do to a transport, each of them with each of the transports: nothing leaks, and nobody else notices."""
+"""What a peer can do to a transport, to either of them: nothing leaks, and nobody else notices."""
 
 from __future__ import annotations
 
