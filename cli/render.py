@@ -1,6 +1,10 @@
-"""`homing render`: Envoy's configuration, whole or as pieces to paste into one that exists."""
+"""`homing render`: the data plane's configuration, whole or as pieces to paste into one that exists."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol, TypeVar
 
 import click
 
@@ -43,16 +47,80 @@ def envoy(
     )
     known = envoy_configuration.fragments(fleet)
     if listing:
-        for fragment in known:
-            where = click.wrap_text(fragment.where, 100, initial_indent="    ", subsequent_indent="    ")
-            click.echo(f"{fragment.name}\n{where}")
-        return
-    if not names and not all_fragments:
+        _list(known)
+    elif chosen := _chosen(known, names, all_fragments):
+        texts = (envoy_configuration.render_fragment(fragment, config, fleet, wiring) for fragment in chosen)
+        click.echo("---\n".join(texts), nl=False)
+    else:
         click.echo(envoy_configuration.render_bootstrap(config, fleet, wiring), nl=False)
+
+
+@command.command("nginx")
+@config_option
+@click.option("--fragment", "names", multiple=True, metavar="NAME", help="One piece to include; may be repeated.")
+@click.option("--all-fragments", is_flag=True, help="Every piece to include, each with a comment where it goes.")
+@click.option("--list", "listing", is_flag=True, help="The names of the fragments and where they go.")
+@click.option("--njs/--no-njs", default=True, show_default=True, help="Without njs: the hash only, no look at bodies.")
+@click.option("--njs-module", metavar="PATH", default="modules/ngx_http_js_module.so", show_default=True)
+@click.option("--access-log", metavar="PATH", default="/var/log/nginx/homing.log", show_default=True)
+@click.option(
+    "--out",
+    metavar="DIR",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Write nginx.conf and homing.js, or with --all-fragments every piece as a file of its own, into DIR.",
+)
+def nginx(
+    config_path: str,
+    names: tuple[str, ...],
+    all_fragments: bool,
+    listing: bool,
+    njs: bool,
+    njs_module: str,
+    access_log: str,
+    out: Path | None,
+) -> None:
+    """A complete configuration for NGINX (and with njs its script), or fragments of it."""
+    from homing.control import nginx_config
+
+    config = load(config_path)
+    fleet = config.fleet()
+    settings = nginx_config.Settings(njs, njs_module, access_log)
+    known = nginx_config.fragments(fleet, settings)
+    if listing:
+        _list(known)
         return
+    if chosen := _chosen(known, names, all_fragments):
+        texts = {f.file: nginx_config.render_fragment(f, config, fleet, settings) for f in chosen}
+    else:
+        texts = nginx_config.render_whole(config, fleet, settings)
+    if out is None:
+        click.echo("".join(texts.values()) if chosen else texts["nginx.conf"], nl=False)
+        return
+    out.mkdir(parents=True, exist_ok=True)
+    for name, text in texts.items():
+        (out / name).write_text(text)
+
+
+class _Fragment(Protocol):
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def where(self) -> str: ...
+
+
+AnyFragment = TypeVar("AnyFragment", bound=_Fragment)
+
+
+def _list(known: Sequence[_Fragment]) -> None:
+    for fragment in known:
+        where = click.wrap_text(fragment.where, 100, initial_indent="    ", subsequent_indent="    ")
+        click.echo(f"{fragment.name}\n{where}")
+
+
+def _chosen(known: Sequence[AnyFragment], names: Sequence[str], every: bool) -> Sequence[AnyFragment]:
+    """Those asked for, in the order asked for; none if the whole is wanted."""
     by_name = {fragment.name: fragment for fragment in known}
     if unknown := [name for name in names if name not in by_name]:
         raise click.BadParameter(f"{unknown[0]!r} is not one of {', '.join(by_name)}", param_hint="--fragment")
-    chosen = known if all_fragments else [by_name[name] for name in names]
-    texts = (envoy_configuration.render_fragment(fragment, config, fleet, wiring) for fragment in chosen)
-    click.echo("---\n".join(texts), nl=False)
+    return known if every else [by_name[name] for name in names]

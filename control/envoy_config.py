@@ -180,8 +180,8 @@ def render(
             filter_names=_filter_names(),
             health=config.health,
             listen=config.listen,
-            missing_model=_missing_model(fleet),
-            models_json=_models_json(fleet),
+            missing_model=missing_model(fleet),
+            models_json=models_json(fleet),
             node_id="homing-envoy",
             pickers=wiring.pickers,
             pool=pool,
@@ -193,7 +193,7 @@ def render(
             standby=wiring.standby,
             tenant_header=config.tenants.header if config.tenants else None,
             tenant_trusted=config.tenants.trusted if config.tenants else False,
-            unknown_model=_unknown_model(fleet),
+            unknown_model=_unknown_model_format(fleet),
             xds=config.xds,
         )
     )
@@ -260,17 +260,20 @@ def _names(fleet: Fleet) -> str:
     return ", ".join(name for pool in fleet.pools for name in pool.names)
 
 
-def _unknown_model(fleet: Fleet) -> str:
-    """A format string: Envoy puts the client's name for the model in."""
-    known = _names(fleet).replace("%", "%%")
-    return f"The model %DYNAMIC_METADATA(homing:model)% does not exist. Known models: {known}."
+def _unknown_model_format(fleet: Fleet) -> str:
+    """Envoy puts the client's name for the model in."""
+    return unknown_model(fleet, "\0").replace("%", "%%").replace("\0", "%DYNAMIC_METADATA(homing:model)%")
 
 
-def _missing_model(fleet: Fleet) -> str:
+def unknown_model(fleet: Fleet, model: str) -> str:
+    return f"The model {model} does not exist. Known models: {_names(fleet)}."
+
+
+def missing_model(fleet: Fleet) -> str:
     return f"The request names no model, and there are several: {_names(fleet)}."
 
 
-def _models_json(fleet: Fleet) -> str:
+def models_json(fleet: Fleet) -> str:
     names = [name for pool in fleet.pools for name in pool.names]
     models = [{"id": name, "object": "model", "created": 0, "owned_by": "homing"} for name in names]
     return json.dumps({"object": "list", "data": models})

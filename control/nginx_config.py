@@ -1,0 +1,184 @@
+"""The text of NGINX's configuration, filled in from the file and the fleet (templates in `nginx/`).
+
+Works alone: no process of homing's is asked. Two variants: with njs (the model is found in the body) and without (the
+hash only). Whole, or as fragments to include in a configuration that exists already.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+import jinja2
+
+from homing.control.envoy_config import missing_model, models_json, stamp, unknown_model
+from homing.core.fleet import Fleet, Pool
+
+if TYPE_CHECKING:
+    from homing.core.config import Config
+
+SCRIPT = "homing.js"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """`njs_module` as in load_module; `access_log` as in access_log, before the format's name."""
+
+    njs: bool
+    njs_module: str
+    access_log: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fragment:
+    """A piece to include. `where` names the place in the user's configuration."""
+
+    name: str
+    template: str
+    where: str
+    notes: tuple[str, ...] = ()
+    pool: str | None = None
+    comment: str = "#"
+
+    @property
+    def file(self) -> str:
+        return SCRIPT if self.name == "script" else self.name.replace(":", "-") + ".conf"
+
+
+def fragments(fleet: Fleet, settings: Settings) -> tuple[Fragment, ...]:
+    """Every fragment, in the order in which one would include them."""
+    script = Fragment(
+        "script", "homing.js.j2", f"a file {SCRIPT} beside the one that includes the fragment http", comment="//"
+    )
+    upstreams = tuple(
+        Fragment(
+            f"upstream:{pool.id}",
+            "upstream.conf.j2",
+            f'the http block, in place of the upstream "{pool.id}"',
+            ("Replicas are hashed by these addresses, as written: the same in every NGINX.",),
+            pool.id,
+        )
+        for pool in fleet.pools
+    )
+    return (
+        *((script,) if settings.njs else ()),
+        Fragment(
+            "http",
+            "http.conf.j2",
+            "the http block, before its servers",
+            ("With njs the configuration has to load its module.",) if settings.njs else (),
+        ),
+        *upstreams,
+        Fragment(
+            "server",
+            "server.conf.j2",
+            "the server block of the models, in place of the locations that lead to them",
+            (
+                "Takes every path: locations of your own that are more specific stay.",
+                "Where several servers share the address, NGINX takes underscores_in_headers and the header buffers",
+                "from the default one: put these two lines there.",
+            ),
+        ),
+    )
+
+
+def render_fragment(fragment: Fragment, config: Config, fleet: Fleet, settings: Settings) -> str:
+    pool = fleet.pool(fragment.pool) if fragment.pool else None
+    text = _render(fragment.template, config, fleet, settings, pool)
+    mark = fragment.comment
+    notes = "".join(f"{mark} {note}\n" for note in fragment.notes)
+    head = f"{mark} fragment {fragment.name} ({stamp(text)})\n{mark} Goes into {fragment.where}.\n{notes}"
+    return f"{head}{text}\n{mark} end of fragment {fragment.name}\n"
+
+
+def render_whole(config: Config, fleet: Fleet, settings: Settings) -> dict[str, str]:
+    """The files of a complete configuration by name: nginx.conf, and with njs the script that it imports."""
+    text = _render("nginx.conf.j2", config, fleet, settings, None)
+    whole = {"nginx.conf": f"# NGINX for homing ({stamp(text)}). Start with: nginx -c FILE\n{text}\n"}
+    if settings.njs:
+        whole[SCRIPT] = _render("homing.js.j2", config, fleet, settings, None) + "\n"
+    return whole
+
+
+def _render(template: str, config: Config, fleet: Fleet, settings: Settings, pool: Pool | None) -> str:
+    tenants = config.tenants
+    trusted = tenants is not None and tenants.trusted
+    return (
+        _environment()
+        .get_template(template)
+        .render(
+            access_log=settings.access_log,
+            errors=_ERRORS,
+            expose_decisions=config.expose_decisions,
+            listen=str(config.listen),
+            missing_model=missing_model(fleet),
+            models={name: [p.id, p.served_name] for p in fleet.pools for name in p.names},
+            models_json=models_json(fleet),
+            njs=settings.njs,
+            njs_module=settings.njs_module,
+            only_pool=fleet.pools[0].id if len(fleet.pools) == 1 else None,
+            pool=pool,
+            pools=fleet.pools,
+            script=SCRIPT,
+            # two spellings may be one variable: session-id and session_id
+            session_headers=tuple(dict.fromkeys(map(_SessionHeader.of, config.sessions.headers))),
+            session_ttl_s=round(config.sessions.ttl_s) if config.sessions.sagemaker == "gateway" else 0,
+            stripped=(tenants.header,) if tenants is not None and not trusted else (),
+            tenant=f"$http_{_variable(tenants.header)}" if tenants is not None and trusted else "",
+            unknown_model=unknown_model(fleet, "{model}"),
+        )
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _SessionHeader:
+    """A header with the session's id, and the one with a part of it, as NGINX's variables name them."""
+
+    name: str
+    part: str | None
+
+    @classmethod
+    def of(cls, header: str) -> _SessionHeader:
+        name, _, part = header.partition("+")
+        return cls(_variable(name), _variable(part) if part else None)
+
+
+def _variable(header: str) -> str:
+    return header.lower().replace("-", "_")
+
+
+def _error(status: int, kind: str, message: str) -> str:
+    return json.dumps({"error": {"message": message, "type": kind, "param": None, "code": status}})
+
+
+_ERRORS = {
+    413: "'" + _error(413, "BadRequestError", "The request is too large.") + "'",
+    503: "'" + _error(503, "ServiceUnavailableError", "No replica could be reached.") + "'",
+    504: "'" + _error(504, "ServiceUnavailableError", "The replica did not answer in time.") + "'",
+}
+
+
+@cache
+def _environment() -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.FunctionLoader(lambda name: files("homing").joinpath("nginx", name).read_text()),
+        undefined=jinja2.StrictUndefined,
+        autoescape=False,
+    )
+    environment.filters |= {"json": json.dumps, "last_address": _last_address, "map_key": _map_key}
+    return environment
+
+
+def _last_address(address: str) -> str:
+    """A map's pattern for $upstream_addr, which lists all that were tried: `a, b`, or `a : b` after a redirect."""
+    return f'"~(^|[ ,]){re.escape(address)}$"'
+
+
+def _map_key(name: str) -> str:
+    """A map's literal key: one that begins like a pattern, or like a keyword, is escaped."""
+    escaped = "\\" + name if name.startswith("~") or name in ("default", "hostnames", "include", "volatile") else name
+    return f'"{escaped}"'
