@@ -1,10 +1,12 @@
-"""What homing reads and changes in a request's body. Everything it does not change stays as it came."""
+"""A body's members, each as the bytes that came."""
 
 from __future__ import annotations
 
 import msgspec
 
-_top_level = msgspec.json.Decoder(dict[str, msgspec.Raw])
+Members = dict[str, msgspec.Raw]
+
+_top_level = msgspec.json.Decoder(Members)
 
 
 class NotAnObjectError(ValueError):
@@ -16,7 +18,12 @@ def model_of(body: bytes) -> str | None:
 
     Raises NotAnObjectError.
     """
-    raw = _members(body).get("model")
+    return named(members(body))
+
+
+def named(of: Members) -> str | None:
+    """The model that a body of these members names."""
+    raw = of.get("model")
     if raw is None:
         return None
     try:
@@ -30,13 +37,19 @@ def with_model(body: bytes, model: str) -> bytes:
 
     Of duplicate members the last stays, in the first's place, as Python's parser has it. Raises NotAnObjectError.
     """
-    members = _members(body)
-    members["model"] = msgspec.Raw(msgspec.json.encode(model))
-    return msgspec.json.encode(members)
+    changed = members(body)
+    changed["model"] = msgspec.Raw(msgspec.json.encode(model))
+    return encode(changed)
 
 
-def _members(body: bytes) -> dict[str, msgspec.Raw]:
+def members(body: bytes) -> Members:
+    """Raises NotAnObjectError."""
     try:
         return _top_level.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise NotAnObjectError(str(error)) from error
+
+
+def encode(of: Members) -> bytes:
+    """The inverse of `members`, but for the spaces between them."""
+    return msgspec.json.encode(of)

@@ -1,0 +1,43 @@
+"""What a template demands of the order of turns: the user's first, and no two of one role in a row."""
+
+from __future__ import annotations
+
+import msgspec
+
+from homing.core.chat.turn import Turn, Turns
+from homing.core.template.record import Capabilities
+
+
+def merge_needed(record: Capabilities) -> bool:
+    return record.alternates
+
+
+def first_needed(record: Capabilities) -> bool:
+    return record.user_first
+
+
+def merge(turns: Turns, record: Capabilities) -> Turns:
+    """Calls of tools stay messages of their own: templates write either the text or the calls of one."""
+    merged: list[Turn] = []
+    for turn in turns:
+        whole = _merged(merged[-1], turn) if merged else None
+        if whole is None:
+            merged.append(turn)
+        else:
+            merged[-1] = whole
+    return merged if len(merged) < len(turns) else turns
+
+
+def first_user(turns: Turns, record: Capabilities) -> Turns:
+    """A conversation that begins with an answer (a greeting) gets an empty turn before it."""
+    at = next((i for i, turn in enumerate(turns) if not turn.is_system), len(turns))
+    if at == len(turns) or turns[at].role != "assistant" or turns[at].bare:
+        return turns
+    return [*turns[:at], turns[at].new("user", msgspec.Raw(b'""')), *turns[at:]]
+
+
+def _merged(last: Turn, turn: Turn) -> Turn | None:
+    plain = not (last.bare or turn.bare or last.calls or turn.calls)
+    if last.role != turn.role or turn.role not in ("user", "assistant") or not plain:
+        return None
+    return last.followed_by(turn.content)

@@ -1,0 +1,79 @@
+"""System texts into the user's turns: all of them where a template has no system role, else those behind the first
+turn where it loses or refuses these.
+
+A text goes into the user's turn that follows it, else to the end of the user's turn before it, else it becomes a user's
+turn; it never becomes part of an answer, nor comes between a call and its result. To move it to the front, as vLLM
+and some templates do, would change the prompt of every turn before it.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from homing.core.chat.text import joined, texts
+from homing.core.chat.turn import Turn, Turns
+from homing.core.template.record import Capabilities
+
+
+def all_needed(record: Capabilities) -> bool:
+    return not record.system.whole
+
+
+def later_needed(record: Capabilities) -> bool:
+    return record.system.whole and not record.later_system.whole
+
+
+def fold_all(turns: Turns, record: Capabilities) -> Turns:
+    return _folded(turns, 0, record.alternates)
+
+
+def fold_later(turns: Turns, record: Capabilities) -> Turns:
+    first = next((i for i, turn in enumerate(turns) if not turn.is_system), len(turns))
+    return _folded(turns, first, record.alternates)
+
+
+def _folded(turns: Turns, start: int, alternates: bool) -> Turns:
+    if not any(turn.is_system for turn in turns[start:]):
+        return turns
+    folded = list(turns[:start])
+    waiting: Turn | None = None
+    for turn in turns[start:]:
+        if turn.is_system:
+            waiting = _together(waiting, turn)
+        elif waiting is None or turn.role == "tool":  # results stay with their calls
+            folded.append(turn)
+        elif (said := _with(turn, waiting.content)) is not None:
+            folded.append(said)
+            waiting = None
+        else:
+            _settle(folded, waiting, alternates)
+            folded.append(turn)
+            waiting = None
+    if waiting is not None:
+        _settle(folded, waiting, alternates)
+    return folded
+
+
+def _together(waiting: Turn | None, turn: Turn) -> Turn | None:
+    """A text that is empty says nothing."""
+    if texts(turn.content) == []:
+        return waiting
+    if waiting is None:
+        return turn
+    both = joined(waiting.content, turn.content, turn.text_type)
+    return waiting if both is None else waiting.with_content(both)
+
+
+def _with(turn: Turn, system: msgspec.Raw) -> Turn | None:
+    return turn.preceded_by(system) if turn.role == "user" and not turn.bare else None
+
+
+def _settle(folded: list[Turn], system: Turn, alternates: bool) -> None:
+    """No user's turn follows. A user's turn of its own behind a tool's result would break the alternation."""
+    last = folded[-1] if folded else None
+    if last is not None and not last.bare and (last.role == "user" or (alternates and last.role == "tool")):
+        longer = last.followed_by(system.content)
+        if longer is not None:
+            folded[-1] = longer
+            return
+    folded.append(system.new("user", system.content))

@@ -1,0 +1,98 @@
+"""One turn of a conversation, whatever the shape of the request that it stands in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+import msgspec
+
+from homing.core.chat.body import Members
+from homing.core.chat.text import Items, inside, items, joined, listed, part
+
+NOTHING = msgspec.Raw(b"null")
+
+
+class Kind(StrEnum):
+    """How a shape writes its turns."""
+
+    CHAT = "chat"  # OpenAI's chat: `messages`
+    BLOCKS = "blocks"  # Anthropic's: calls and results are blocks of a content
+    ITEMS = "items"  # OpenAI's responses: calls and results are items of their own
+
+
+SYSTEM_ROLES = frozenset(("system", "developer"))
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """`members` as the client sent them. `outside`: it stands in a member of the body, not in the list of turns.
+    `bare`: an item that has no content (a call, a result, reasoning), so no text can join it."""
+
+    role: str
+    members: Members
+    kind: Kind = Kind.CHAT
+    outside: bool = False
+    bare: bool = False
+
+    @property
+    def content(self) -> msgspec.Raw:
+        return self.members.get("content", NOTHING)
+
+    @property
+    def is_system(self) -> bool:
+        return self.role in SYSTEM_ROLES
+
+    @property
+    def calls(self) -> bool:
+        """Whether it calls tools, by members of its own."""
+        return len(self.members.get("tool_calls", b"")) > len(b"null")
+
+    def as_role(self, role: str) -> Turn:
+        written = {} if self.outside else {"role": msgspec.Raw(msgspec.json.encode(role))}
+        return replace(self, role=role, members={**self.members, **written})
+
+    def with_content(self, content: msgspec.Raw) -> Turn:
+        return replace(self, members={**self.members, "content": content})
+
+    def without(self, member: str) -> Turn:
+        return replace(self, members={k: v for k, v in self.members.items() if k != member})
+
+    def followed_by(self, content: msgspec.Raw) -> Turn | None:
+        """With `content` behind its own. None where neither is text nor a list."""
+        whole = joined(self.content, content, self.text_type)
+        return None if whole is None else self.with_content(whole)
+
+    def preceded_by(self, content: msgspec.Raw) -> Turn | None:
+        """With `content` before its own, but behind results of tools: these have to come first (Anthropic's rule)."""
+        results, rest = self._results()
+        whole = joined(content, rest, self.text_type)
+        if whole is None or not results:
+            return None if whole is None else self.with_content(whole)
+        parts = items(whole)
+        text = inside(whole)
+        if parts is None:
+            parts = [part(text or b"", self.text_type)]
+        return self.with_content(listed([*results, *parts]))
+
+    def _results(self) -> tuple[Items, msgspec.Raw]:
+        if self.kind is not Kind.BLOCKS or b"tool_result" not in bytes(self.content):
+            return [], self.content
+        blocks = items(self.content) or []
+        last = max((i for i, block in enumerate(blocks) if b'"tool_result"' in bytes(block)), default=-1)
+        return (blocks[: last + 1], listed(blocks[last + 1 :])) if last >= 0 else ([], self.content)
+
+    @property
+    def text_type(self) -> str:
+        if self.kind is not Kind.ITEMS:
+            return "text"
+        return "output_text" if self.role == "assistant" else "input_text"
+
+    def new(self, role: str, content: msgspec.Raw) -> Turn:
+        """A turn of its own in the same shape."""
+        members: Members = {"role": msgspec.Raw(msgspec.json.encode(role)), "content": content}
+        return Turn(role, members, self.kind)
+
+
+Turns = Sequence[Turn]
