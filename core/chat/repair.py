@@ -8,7 +8,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from homing.core.chat.repairs import alternation, content, developer, fold, system_at_front, think, tool_ids, tools
+from homing.core.chat.repairs import (
+    alternation,
+    calls,
+    content,
+    developer,
+    fold,
+    system_at_front,
+    think,
+    tool_ids,
+    tools,
+)
 from homing.core.chat.repairs.names import Repair
 from homing.core.chat.turn import Turns
 from homing.core.template.record import Capabilities
@@ -37,8 +47,8 @@ class Step:
 
 STEPS = (
     Step(Repair.DEVELOPER, "developer", developer.needed, developer.apply),
-    Step(Repair.TOOLS_AS_TEXT, "tools", tools.text_needed, tools.as_text),
-    Step(Repair.SPLIT_CALLS, "tools", tools.split_needed, tools.split),
+    Step(Repair.TOOLS_AS_TEXT, "tools", tools.needed, tools.apply),
+    Step(Repair.SPLIT_CALLS, "tools", calls.needed, calls.apply),
     Step(Repair.FOLD_SYSTEM, "system", fold.all_needed, fold.fold_all),
     Step(Repair.MERGE_SYSTEM, "system", system_at_front.needed, system_at_front.apply),
     Step(Repair.LATER_SYSTEM, "system", fold.later_needed, fold.fold_later),

@@ -54,7 +54,10 @@ class Turn:
         return replace(self, role=role, members={**self.members, **written})
 
     def with_content(self, content: msgspec.Raw) -> Turn:
-        return replace(self, members={**self.members, "content": content})
+        return self.with_member("content", content)
+
+    def with_member(self, name: str, value: msgspec.Raw) -> Turn:
+        return replace(self, members={**self.members, name: value})
 
     def without(self, member: str) -> Turn:
         return replace(self, members={k: v for k, v in self.members.items() if k != member})

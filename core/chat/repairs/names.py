@@ -10,7 +10,7 @@ class Repair(StrEnum):
     TRIM = "trim"  # the oldest turns are left out, since the context is full
     DEVELOPER = "developer"  # the role `developer` is `system` now
     TOOLS_AS_TEXT = "tools_as_text"  # calls and results of tools are written out
-    SPLIT_CALLS = "split_calls"  # an answer's text and its calls are two messages
+    SPLIT_CALLS = "split_calls"  # an answer's text and each of its calls are messages of their own
     FOLD_SYSTEM = "fold_system"  # system texts stand in the user's turns
     MERGE_SYSTEM = "merge_system"  # several system messages at the front are one
     LATER_SYSTEM = "later_system"  # a system text behind the first turn stands in a user's turn

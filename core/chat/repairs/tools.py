@@ -1,17 +1,13 @@
 """Calls and results of tools for templates that lose them: written out as text, in the form that most open models were
-trained on; or, where only an answer's text hides its calls, the two as messages of their own.
-
-Bodies of Anthropic's and of the responses' shape keep their blocks and items, but for being written out.
+trained on.
 """
 
 from __future__ import annotations
 
-from contextlib import suppress
-
 import msgspec
 
 from homing.core.chat.text import escaped, items, listed, part, quoted, texts
-from homing.core.chat.turn import NOTHING, Kind, Turn, Turns
+from homing.core.chat.turn import Kind, Turn, Turns
 from homing.core.template.record import Capabilities
 
 
@@ -39,28 +35,13 @@ _calls = msgspec.json.Decoder(list[_Call])
 _item = msgspec.json.Decoder(_Item)
 
 
-def text_needed(record: Capabilities) -> bool:
+def needed(record: Capabilities) -> bool:
     return not (record.tool.whole and record.tool_calls.whole)
 
 
-def split_needed(record: Capabilities) -> bool:
-    """Where turns must alternate, two answers in a row would be refused."""
-    return record.tool_calls.whole and not record.tool_calls_with_content.whole and not record.alternates
-
-
-def as_text(turns: Turns, record: Capabilities) -> Turns:
+def apply(turns: Turns, record: Capabilities) -> Turns:
     written = [_written(turn) for turn in turns]
     return turns if all(new is old for new, old in zip(written, turns, strict=True)) else written
-
-
-def split(turns: Turns, record: Capabilities) -> Turns:
-    apart: list[Turn] = []
-    for turn in turns:
-        if turn.role == "assistant" and turn.calls and texts(turn.content):
-            apart += [turn.without("tool_calls"), turn.with_content(NOTHING)]
-        else:
-            apart.append(turn)
-    return apart if len(apart) > len(turns) else turns
 
 
 def _written(turn: Turn) -> Turn:
@@ -124,10 +105,17 @@ def _said(content: object) -> bytes | None:
 def _call(name: str, arguments: object) -> bytes:
     """`arguments` are JSON in a text, or the object itself."""
     if isinstance(arguments, str):
-        with suppress(msgspec.DecodeError):
-            arguments = msgspec.json.decode(arguments)
+        arguments = _decoded(arguments)
     said = msgspec.json.encode({"name": name, "arguments": arguments}).decode()
     return escaped(f"<tool_call>\n{said}\n</tool_call>")
+
+
+def _decoded(arguments: str) -> object:
+    try:
+        value: object = msgspec.json.decode(arguments)
+    except (msgspec.DecodeError, RecursionError):
+        return arguments
+    return value
 
 
 def _result(text: bytes) -> bytes:

@@ -61,6 +61,10 @@ class Words:
         return self.told[-1]
 
 
+def call(call_id: str, word: str) -> Message:
+    return {"id": call_id, "type": "function", "function": {"name": "look", "arguments": json.dumps({"word": word})}}
+
+
 def conversation(steps: list[str], lists: bool) -> tuple[list[Message], list[str]]:
     """Messages that end with a question, and their texts."""
     say, turns = Words(), []
@@ -82,10 +86,10 @@ def conversation(steps: list[str], lists: bool) -> tuple[list[Message], list[str
                 add("assistant", "say")
             asked = False
         elif asked:
-            arguments = json.dumps({"word": say("call")})
-            call = {"id": f"call_{number}", "type": "function", "function": {"name": "look", "arguments": arguments}}
-            turns.append({"role": "assistant", "content": None, "tool_calls": [call]})
-            turns.append({"role": "tool", "tool_call_id": f"call_{number}", "content": say("found")})
+            for call_ids in [[0], [1, 2]]:
+                ids = [f"call_{number}_{i}" for i in call_ids]
+                turns.append({"role": "assistant", "content": None, "tool_calls": [call(i, say("call")) for i in ids]})
+                turns += [{"role": "tool", "tool_call_id": i, "content": say("found")} for i in ids]
             add("assistant", "say")
             asked = False
     return turns, say.told

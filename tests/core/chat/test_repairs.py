@@ -28,6 +28,7 @@ def text(*texts: str, kind: str = "text") -> list[dict[str, str]]:
 
 IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
 CALL = {"id": "call_1", "type": "function", "function": {"name": "look", "arguments": '{"word": "x"}'}}
+OTHER = {**CALL, "id": "call_2"}
 CALLED = '<tool_call>\n{"name":"look","arguments":{"word":"x"}}\n</tool_call>'
 
 
@@ -85,6 +86,15 @@ CASES = [
         "an answer that hides its calls", Capabilities(tool_calls_with_content=Fate.DROPPED),
         [*says(("user", "u")), {"role": "assistant", "content": "so", "tool_calls": [CALL]}, {"role": "tool", "tool_call_id": "call_1", "content": "t"}],
         [*says(("user", "u"), ("assistant", "so")), {"role": "assistant", "content": None, "tool_calls": [CALL]}, {"role": "tool", "tool_call_id": "call_1", "content": "t"}],
+        (Repair.SPLIT_CALLS,),
+    ),
+    Case(
+        "one call at a time", Capabilities(parallel_calls=Fate.REFUSED),
+        [{"role": "assistant", "content": "so", "tool_calls": [CALL, OTHER]}, {"role": "tool", "tool_call_id": "call_2", "content": "2"}, {"role": "tool", "tool_call_id": "call_1", "content": "1"}, *says(("user", "u"))],
+        [
+            {"role": "assistant", "content": "so", "tool_calls": [CALL]}, {"role": "tool", "tool_call_id": "call_1", "content": "1"},
+            {"role": "assistant", "content": None, "tool_calls": [OTHER]}, {"role": "tool", "tool_call_id": "call_2", "content": "2"}, *says(("user", "u")),
+        ],
         (Repair.SPLIT_CALLS,),
     ),
     Case(
