@@ -17,6 +17,7 @@ from homing.core.chat.repair import Repairs, Switches
 from homing.core.chat.shapes import CHAT
 from homing.core.chat.turn import Turn, Turns
 from homing.core.template.probe import probe
+from homing.core.template.source import ChatTemplate
 
 FAMILIES = (
     ("trl", "qwen2_5"), ("trl", "qwen3"), ("trl", "qwen3_5_think"), ("trl", "qwen3_vl"), ("trl", "deepseek_r1_distill"),
@@ -31,9 +32,7 @@ Message = dict[str, object]
 
 class Family:
     def __init__(self, wheel: str, name: str) -> None:
-        self.template = Template(
-            published(wheel, name), {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
-        )
+        self.template = Template(ChatTemplate(published(wheel, name)))
         self.record = probe(self.template.render, b"seed")
         self.repairs = Repairs.of(self.record, Switches())
 
