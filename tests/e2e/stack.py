@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -103,7 +103,8 @@ class StaticStack:
     admin: int
     picker_http: dict[str, int]
     replica_ports: dict[str, int]
-    extra: str = ""
+    extra: Mapping[str, object] = field(default_factory=dict)
+    """Further keys of the file."""
     transport: str = "h2"
 
     @property
@@ -128,13 +129,13 @@ class StaticStack:
             }
             for pool in self.pools
         }
-        settings = {
+        settings: dict[str, object] = {
             "listen": f"127.0.0.1:{self.data}",
             "admin": f"127.0.0.1:{self.admin}",
             "expose_decisions": True,
             "pools": pools,
         }
-        self.file.write_text(json.dumps(settings) + self.extra)  # JSON is YAML
+        self.file.write_text(json.dumps(settings | dict(self.extra)))  # JSON is YAML
 
     def picker_socket(self, name: str) -> str:
         return f"unix:{self.processes.directory}/{name}.sock"
@@ -223,7 +224,7 @@ def replica_ids(pool: SimulatedPool) -> list[str]:
 
 @contextlib.contextmanager
 def static_stack(
-    directory: Path, pools: tuple[SimulatedPool, ...], extra: str = "", transport: str = "h2"
+    directory: Path, pools: tuple[SimulatedPool, ...], extra: Mapping[str, object] | None = None, transport: str = "h2"
 ) -> Iterator[StaticStack]:
     """Started and ready; everything is ended at the end. `directory` must have a short path (Unix sockets)."""
     os.makedirs(directory, exist_ok=True)
@@ -232,7 +233,8 @@ def static_stack(
     processes = Processes(directory)
     ports = dict(zip(names, replicas, strict=True))
     ports |= {r: port for pool in pools for r, port in zip(replica_ids(pool), pool.ports, strict=False)}
-    stack = StaticStack(processes, pools, data, admin, {"picker": http_a, "standby": http_b}, ports, extra, transport)
+    pickers = {"picker": http_a, "standby": http_b}
+    stack = StaticStack(processes, pools, data, admin, pickers, ports, extra or {}, transport)
     try:
         stack.start()
         yield stack

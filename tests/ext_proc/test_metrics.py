@@ -58,6 +58,7 @@ class Exporting:
         ref = dict(routed.set_headers)["x-homing-ref"].decode()
         self.route("t", x_session_close=b"true").release()
         self.picker.counts.keyless["first"] += 1
+        self.picker.counts.learned["p"] += 1
         self.picker.violated(Stage.FRESH, ANY_EVENT)
         self.picker.adopt(Fleet((Pool("p", "served", ("alias",), replicas=(REPLICAS[0], Replica("c", "10.0.0.3:1"))),)))
         self.picker.finished(Outcome("p", "c", 200, 0.3, 1.0, 2, "hash", ref))
