@@ -127,7 +127,7 @@ class Picker:
         self.placer.remember(pool_id, key, replica_id, self._clock())
 
     def forget(self, pool_id: str, key: SessionKey) -> None:
-        if self.placer.forget(pool_id, key):
+        if self.placer.forget(pool_id, key, self._clock()):
             self.counts.closed["engine"] += 1
 
     def read(self, pool: CompiledPool, key: SessionKey, body: bytes) -> Said:
@@ -173,7 +173,7 @@ class Picker:
         """The id of a session that is closed may lead to any pool, so it is forgotten in all."""
         if place is not None:
             self.placer.load.end(place)
-        if closing is not None and self.placer.close(self.fleet.by_id.values(), closing):
+        if closing is not None and self.placer.close(self.fleet.by_id.values(), closing, self._clock()):
             self.counts.closed["client"] += 1
 
     def _visit(

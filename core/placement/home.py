@@ -144,16 +144,16 @@ class Placer:
         """What `key` names lives at `replica_id`: an answer said so."""
         self.homes.put(key.digest(pool_id, self._secret), replica_id, now)
 
-    def forget(self, pool_id: str, key: SessionKey) -> bool:
-        return self.homes.forget(key.digest(pool_id, self._secret))
+    def forget(self, pool_id: str, key: SessionKey, now: float) -> bool:
+        return self.homes.forget(key.digest(pool_id, self._secret), now)
 
     def seed(self, pool_id: str, tenant: bytes) -> bytes:
         """What keeps histories of pools and tenants apart."""
         return b"\0".join((self._secret, pool_id.encode(), tenant))
 
-    def close(self, pools: Iterable[CompiledPool], key: SessionKey) -> bool:
+    def close(self, pools: Iterable[CompiledPool], key: SessionKey, now: float) -> bool:
         """The session has ended: its homes in `pools` are forgotten. Whether there was one."""
-        return sum(self.forget(pool.pool.id, key) for pool in pools) > 0
+        return sum(self.forget(pool.pool.id, key, now) for pool in pools) > 0
 
     def served_by(self, pool: CompiledPool, ref: Ref, replica_id: str, now: float) -> bool:
         """Envoy's log says who really served. If that is another than it was told, and the session has not moved since,
