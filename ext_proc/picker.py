@@ -17,13 +17,16 @@ from homing.core.history import Said, header_safe, read
 from homing.core.placement.home import Arrival, Decision, Placer, Ref
 from homing.core.placement.load import Place
 from homing.core.placement.pools import EMPTY, CompiledFleet, CompiledPool
+from homing.core.prefix.prompt import Prompt
 from homing.core.session import KEY_ID_BYTES, SessionKey
 from homing.ext_proc.events import Event, Headers, RequestHeadersReceived, ResponseHeadersReceived
 from homing.ext_proc.exchange import Stage
 from homing.ext_proc.learning import ResponseLearner, learn
 from homing.ext_proc.outcomes import Outcome
+from homing.ext_proc.prefixes import Prefixes
 from homing.ext_proc.response_requests import ResponsesRequest, ResponseVisit
 from homing.ext_proc.routed import RoutedRequest, UnnamedRequest
+from homing.ext_proc.tokenizing import Sent
 
 CONVERSATION_PATHS = (b"/v1/chat/completions", b"/v1/messages", responses.PATH)
 
@@ -63,6 +66,7 @@ class Picker:
         clock: Callable[[], float],
         ttft: TtftSink,
         tenant_header: str | None = None,
+        prefixes: Prefixes | None = None,
     ) -> None:
         self.placer = placer
         self.counts = Counts()
@@ -71,12 +75,15 @@ class Picker:
         self.tenant_header = tenant_header
         self._clock = clock
         self._ttft = ttft
+        self._prefixes = prefixes
         self._fields: tuple[str, ...] = ()
         self._recognises = False
 
     def configure(self, config: Config) -> None:
         """What the file says of sessions and tenants, as of now."""
         sessions = config.sessions
+        if self._prefixes is not None:
+            self._prefixes.configure(config)
         self.placer.homes.limit(sessions.ttl_s, sessions.max)
         self.placer.chains.limit(sessions.ttl_s, sessions.max)
         self._fields, self._recognises = sessions.body_fields, sessions.history
@@ -87,6 +94,8 @@ class Picker:
         """The fleet as of now. Pools that did not change keep their tables; who is gone leaves the metrics."""
         before, self.fleet = self.fleet, CompiledFleet.of(fleet, self.fleet)
         self.version = fleet.version
+        if self._prefixes is not None:
+            self._prefixes.adopt(fleet)
         for place in before.fit() - self.fleet.fit():  # when it is back it is most likely a new process, and cold
             self.placer.prefixes.forget(place)
         for place in before.places() - self.fleet.places():
@@ -165,6 +174,11 @@ class Picker:
             self.placer.prefixes.placed(*decision.place, said.prompt, now)
         self._begin(pool, decision)
         return key, decision
+
+    def sent(self, pool: CompiledPool, decision: Decision, prompt: Prompt, body: bytes) -> None:
+        if self._prefixes is not None:
+            sent = Sent(decision.place, decision.endpoints[0], pool.pool.served_name, prompt, body)
+            self._prefixes.learner.offer(sent)
 
     def rejected(self, why: str) -> None:
         self.counts.rejected[why] += 1

@@ -9,6 +9,7 @@ from homing.core.history import Said
 from homing.core.placement.home import Decision
 from homing.core.placement.load import Place
 from homing.core.placement.pools import CompiledPool
+from homing.core.prefix.prompt import Prompt
 from homing.core.session import SessionKey
 from homing.ext_proc.events import BodyAnswer, Reject, SetHeaders
 
@@ -24,6 +25,9 @@ class Desk(Protocol):
 
     def read(self, pool: CompiledPool, key: SessionKey, body: bytes) -> Said:
         """What the body says of its conversation. Raises NotAnObjectError."""
+
+    def sent(self, pool: CompiledPool, decision: Decision, prompt: Prompt, body: bytes) -> None:
+        """The prompt goes to where it was placed, in this body."""
 
     def rejected(self, why: str) -> None: ...
 
@@ -117,7 +121,10 @@ class UnnamedRequest(RoutedRequest):
             said = self._desk.read(pool, self._key, body)
         except NotAnObjectError:
             said = Said()
-        return self._desk.place_said(pool, self._key, said)
+        key, decision = self._desk.place_said(pool, self._key, said)
+        if said.prompt is not None and decision is not None:
+            self._desk.sent(pool, decision, said.prompt, body)
+        return key, decision
 
     def _told(self, key: SessionKey) -> SetHeaders:
         headers = _told(self._decision, key, self._expires)
