@@ -82,7 +82,8 @@ class Processes:
 
 @dataclass(frozen=True)
 class SimulatedPool:
-    """One pool of the test's fleet; `sim_flags` go to each of its replicas. With `ports` the test serves itself."""
+    """One pool of the test's fleet; `sim_flags` go to each of its replicas, with its id for {id}. With `ports` the test
+    serves itself."""
 
     id: str
     served_name: str
@@ -91,6 +92,7 @@ class SimulatedPool:
     aliases: tuple[str, ...] = ()
     sim_flags: tuple[str, ...] = ("--ttft-ms", "1", "--itl-ms", "1")
     ports: tuple[int, ...] = ()
+    engine: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass
@@ -125,6 +127,7 @@ class StaticStack:
                 "served_name": pool.served_name,
                 "aliases": list(pool.aliases),
                 "hash": pool.hash,
+                "engine": pool.engine,
                 "replicas": [{"id": r, "address": f"127.0.0.1:{self.replica_ports[r]}"} for r in replica_ids(pool)],
             }
             for pool in self.pools
@@ -142,7 +145,8 @@ class StaticStack:
 
     def start_replica(self, pool: SimulatedPool, replica_id: str) -> None:
         listen = f"127.0.0.1:{self.replica_ports[replica_id]}"
-        argv = ("sim", "--listen", listen, "--id", replica_id, "--model", pool.served_name, *pool.sim_flags)
+        argv = ("sim", "--listen", listen, "--id", replica_id, "--model", pool.served_name)
+        argv = (*argv, *(flag.replace("{id}", replica_id) for flag in pool.sim_flags))
         self.processes.start(replica_id, (*HOMING, *argv))
 
     def start_picker(self, name: str) -> None:
