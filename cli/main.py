@@ -11,6 +11,9 @@ COMMANDS = {
     "control": "Run the control service: membership, health, xDS, API.",
     "ext-proc": "Run one picker behind Envoy's ext_proc filter.",
     "sim": "Run one simulated vLLM replica.",
+    "status": "Show pools, replicas, drains and Envoys.",
+    "drain": "Let a replica finish its sessions, then leave.",
+    "undrain": "Take a drain back.",
     "check": "Validate the file.",
     "render": "Write Envoy configuration, whole or in fragments.",
 }

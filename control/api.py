@@ -7,15 +7,20 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated
 
-from fastapi import APIRouter, FastAPI, Query, Response
+from fastapi import APIRouter, FastAPI, Query, Request, Response
+from fastapi.responses import JSONResponse
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry
 
 from homing import __version__
+from homing.control import api_drains
 from homing.control.ads_server import AdsServer
 from homing.control.api_models import FleetView, Health, Readiness, XdsView
+from homing.control.audit import Audit
+from homing.control.drains import Drains
 from homing.control.feed import Feed
 from homing.control.membership import Membership
 from homing.control.picker_metrics import PickerMetrics, exposition
+from homing.control.state import StateError
 
 FEED_TIMEOUT_S = 15.0
 
@@ -28,6 +33,8 @@ class Parts:
     """What the API shows. `waiting`: what is still to come before the service is ready, in words."""
 
     membership: Membership
+    drains: Drains
+    audit: Audit
     ads: AdsServer
     feed: Feed
     registry: CollectorRegistry
@@ -38,7 +45,14 @@ class Parts:
 def create_app(parts: Parts) -> FastAPI:
     app = FastAPI(title="homing control", version=__version__, redoc_url=None)
     app.include_router(_fleet_routes(parts))
+    app.include_router(api_drains.routes(parts.membership, parts.drains, parts.audit))
     app.include_router(_operations_routes(parts))
+
+    @app.exception_handler(StateError)
+    async def not_kept(_: Request, error: StateError) -> Response:
+        """What cannot survive a restart is not done."""
+        return JSONResponse({"detail": str(error)}, 503)
+
     return app
 
 

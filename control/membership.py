@@ -6,8 +6,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from homing.control.latest import Latest
-from homing.core.config import Config
-from homing.core.fleet import Event, Fleet, Pool, PoolsReported, Replica
+from homing.core.config import Address, Config
+from homing.core.fleet import DrainChanged, Event, Fleet, Pool, PoolsReported, Replica, State
+from homing.core.placement.load import Place
+from homing.core.sources import Difference, merge
+
+CONTROL = "control"
+"""As a source: what the control service said last, to a picker that has to go on without it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,14 +24,46 @@ class View:
 
 
 class Membership:
-    """Owns the fleet of this process. Changed on the loop's thread only, between awaits."""
+    """Owns the fleet of this process. Changed on the loop's thread only, between awaits.
 
-    def __init__(self, config: Config) -> None:
-        self.views = Latest(View(config, config.fleet()))
+    The fleet is made of what the sources report (`core.sources` says who is believed), without the replicas that were
+    drained away, and of what happened to the replicas since (`apply`).
+    """
+
+    def __init__(self, config: Config, sources: Iterable[str] = ()) -> None:
+        """`sources` besides the file, the most trusted first."""
+        self._reports: dict[str, dict[str, tuple[Replica, ...]]] = {source: {} for source in sources}
+        self._draining: frozenset[Place] = frozenset()
+        self._away: frozenset[Place] = frozenset()
+        self._differences: tuple[Difference, ...] = ()
+        self._written = config.fleet()
+        self.views = Latest(View(config, self._written))
+
+    @classmethod
+    def following(cls, config: Config, last: Fleet) -> Membership:
+        """For a process that knew the fleet from the control service until now: `last` stays as it was, drains too,
+        and the file changes only what is changed in it from now on."""
+        made = cls(config, (CONTROL,))
+        made._reports[CONTROL] = {pool.id: pool.replicas for pool in last.pools}
+        made._draining = _draining(last)
+        made._away = frozenset(p for p in places(made._written) - places(last) if last.pool(p[0]) is not None)
+        made.views = Latest(View(config, last))
+        made._merge(config)
+        return made
 
     @property
     def view(self) -> View:
         return self.views.value
+
+    @property
+    def written(self) -> Fleet:
+        """Every replica that a source reports, also those drained away, with addresses as the sources have them."""
+        return self._written
+
+    @property
+    def differences(self) -> tuple[Difference, ...]:
+        """What sources say that is not believed."""
+        return self._differences
 
     def apply(self, *events: Event) -> None:
         """One new view for all of `events`; none if they change nothing."""
@@ -37,27 +74,54 @@ class Membership:
 
     def configure(self, config: Config) -> None:
         """A new file. Replicas that it keeps keep their state, their health, and what their names resolved to."""
-        pools = _with_known_addresses(config, self.view)
-        self._replace(View(config, self.view.fleet.apply(PoolsReported(pools))))
+        self._merge(config)
+
+    def report(self, source: str, pool_id: str, replicas: tuple[Replica, ...]) -> None:
+        """What one source knows of one pool now. Raises KeyError for a source that was not announced."""
+        if self._reports[source].get(pool_id, ()) != replicas:
+            self._reports[source][pool_id] = replicas
+            self._merge(self.view.config)
+
+    def set_drains(self, draining: frozenset[Place], away: frozenset[Place]) -> None:
+        """Who takes no new sessions, and who has left until further notice."""
+        if (draining, away) != (self._draining, self._away):
+            self._draining, self._away = draining, away
+            self._merge(self.view.config)
+
+    def _merge(self, config: Config) -> None:
+        pools, self._differences = merge(config.fleet().pools, self._reports)
+        before, self._written = self._written, Fleet(pools)
+        here = (replace(p, replicas=tuple(r for r in p.replicas if (p.id, r.id) not in self._away)) for p in pools)
+        known = tuple(_with_known_address(pool, before, self.view.fleet) for pool in here)
+        fleet = self.view.fleet.apply(PoolsReported(known))
+        for place in sorted(_draining(fleet) ^ (self._draining & places(fleet))):
+            fleet = fleet.apply(DrainChanged(*place, draining=place in self._draining))
+        self._replace(View(config, fleet))
 
     def _replace(self, view: View) -> None:
         if view != self.view:
             self.views.set(view)
 
 
-def _with_known_addresses(config: Config, before: View) -> tuple[Pool, ...]:
-    written = {(pool.id, r.id): r.address for pool in before.config.pools for r in pool.replicas}
-    names = {
-        (pool.id, r.id)
-        for pool in config.pools
-        for r in pool.replicas
-        if r.address.ip is None and written.get((pool.id, r.id)) == r.address
-    }
+def places(fleet: Fleet) -> frozenset[Place]:
+    """Every replica of `fleet`."""
+    return frozenset((pool.id, r.id) for pool in fleet.pools for r in pool.replicas)
 
-    def known(pool: Pool) -> Iterable[Replica]:
-        old = before.fleet.pool(pool.id)
-        for replica in pool.replicas:
-            resolved = old.replica(replica.id) if old is not None and (pool.id, replica.id) in names else None
-            yield replica if resolved is None else replace(replica, address=resolved.address)
 
-    return tuple(replace(pool, replicas=tuple(known(pool))) for pool in config.fleet().pools)
+def _draining(fleet: Fleet) -> frozenset[Place]:
+    return frozenset((pool.id, r.id) for pool in fleet.pools for r in pool.replicas if r.state is State.DRAINING)
+
+
+def _with_known_address(pool: Pool, before: Fleet, fleet: Fleet) -> Pool:
+    """A name that is written as before keeps what it resolved to."""
+    written, resolved = before.pool(pool.id), fleet.pool(pool.id)
+    if written is None or resolved is None:
+        return pool
+
+    def known(replica: Replica) -> Replica:
+        old, now = written.replica(replica.id), resolved.replica(replica.id)
+        if old is None or now is None or old.address != replica.address or Address.parse(replica.address).ip:
+            return replica
+        return replace(replica, address=now.address)
+
+    return replace(pool, replicas=tuple(map(known, pool.replicas)))

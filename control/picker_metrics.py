@@ -14,9 +14,10 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
+from homing.control.picker_http import TIMEOUT_S, client, fetch
+
 log = logging.getLogger(__name__)
 
-TIMEOUT_S = 0.5
 MAX_BYTES = 4 << 20
 
 
@@ -34,31 +35,25 @@ class PickerMetrics:
     def __init__(self, addresses: Mapping[str, str], timeout_s: float = TIMEOUT_S) -> None:
         """`addresses` by the pickers' names."""
         self._timeout_s = timeout_s
-        self._clients = {name: _client(address) for name, address in addresses.items()}
+        self._clients = {name: client(address) for name, address in addresses.items()}
 
     async def __aenter__(self) -> PickerMetrics:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        for client in self._clients.values():
-            await client.aclose()
+        for each in self._clients.values():
+            await each.aclose()
 
     async def scrape(self) -> tuple[Scraped, ...]:
         """In the order of the names, after the time limit at the latest."""
         texts = await asyncio.gather(*map(self._fetch, self._clients.values()))
         return tuple(Scraped(name, text) for name, text in zip(self._clients, texts, strict=True))
 
-    async def _fetch(self, client: httpx.AsyncClient) -> str | None:
+    async def _fetch(self, picker: httpx.AsyncClient) -> str | None:
+        body = await fetch(picker, "/metrics", self._timeout_s, MAX_BYTES)
         try:
-            async with asyncio.timeout(self._timeout_s), client.stream("GET", "/metrics") as response:
-                response.raise_for_status()
-                body = bytearray()
-                async for chunk in response.aiter_bytes():
-                    body += chunk
-                    if len(body) > MAX_BYTES:
-                        return None
-                return body.decode()
-        except (httpx.HTTPError, TimeoutError, UnicodeDecodeError):
+            return None if body is None else body.decode()
+        except UnicodeDecodeError:
             return None
 
 
@@ -94,10 +89,3 @@ def _labelled(scraped: Scraped) -> list[Metric]:
     for family in families:
         family.samples = [s._replace(labels={"picker": scraped.picker, **s.labels}) for s in family.samples]
     return families
-
-
-def _client(address: str) -> httpx.AsyncClient:
-    if address.startswith("unix:"):
-        transport = httpx.AsyncHTTPTransport(uds=address.removeprefix("unix:"))
-        return httpx.AsyncClient(transport=transport, base_url="http://picker", timeout=None)
-    return httpx.AsyncClient(base_url=f"http://{address}", timeout=None, trust_env=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import signal
 import time
@@ -14,13 +15,18 @@ from typing import Protocol
 
 from homing.control.ads_server import AdsServer
 from homing.control.api import Parts, create_app
+from homing.control.audit import Audit
+from homing.control.census import PickerCensus
+from homing.control.drains import Drains
 from homing.control.envoy_config import Wiring
 from homing.control.feed import Feed
 from homing.control.http_server import HttpServer, listening
 from homing.control.last_good import LastGood
+from homing.control.membership import Membership
 from homing.control.metrics import ControlCollector, registry
 from homing.control.picker_metrics import PickerMetrics
 from homing.control.snapshot import Snapshot
+from homing.control.state import open_state
 from homing.control.telling import LastGoodFiles, Telling
 from homing.control.watch import FleetWatch
 from homing.core.config import Config
@@ -41,8 +47,8 @@ class Resources(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """`wiring`: where Envoy finds the pickers; `picker_http`: where their metrics are, by name; `state`: for the
-    last-good files, None for none."""
+    """`wiring`: where Envoy finds the pickers; `picker_http`: where they answer HTTP, by name; `state`: the directory
+    for the last-good files and for what survives a restart, None for none."""
 
     file: Path
     wiring: Wiring
@@ -57,33 +63,42 @@ async def run(config: Config, options: Options, resources: Resources) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, ended.set)
 
+    state, saved = await asyncio.to_thread(open_state, options.state)
     ads, feed = AdsServer(), Feed(time.monotonic)
-    watch = FleetWatch(options.file, config, Random())
+    watch = FleetWatch(options.file, Membership(config), Random())
     loop.add_signal_handler(signal.SIGHUP, watch.reload)
     telling = Telling(ads, feed, _snapshots(options, resources), _last_good(options, resources))
     collector = ControlCollector(watch, telling, feed, ads)
-    pickers = PickerMetrics(options.picker_http)
+    pickers, census = PickerMetrics(options.picker_http), PickerCensus(options.picker_http)
+    audit, drains = Audit(state, time.time), Drains(watch.membership, census, state, time.time)
+    audit.restore(saved.audit)
+    drains.restore(saved.drains)
 
     def waiting() -> tuple[str, ...]:
         probed, told = watch.prober.settled.is_set(), telling.done.is_set()
         return (() if probed else ("the first round of probes",)) + (() if told else ("the first rollout",))
 
-    parts = Parts(watch.membership, ads, feed, registry(collector), pickers, waiting)
+    parts = Parts(watch.membership, drains, audit, ads, feed, registry(collector), pickers, waiting)
     http = HttpServer(create_app(parts))
-    with listening(str(config.api)) as listener:
+    async with contextlib.AsyncExitStack() as stack:
+        stack.push_async_callback(state.close)
+        listener = stack.enter_context(listening(str(config.api)))
         await ads.start(config.xds)
-        async with pickers, asyncio.TaskGroup() as tasks:
-            tasks.create_task(http.serve([listener]))
-            followers = [
-                tasks.create_task(telling.run()),
-                tasks.create_task(watch.run(_unmoved(config, telling.aim))),
-            ]
-            await ended.wait()
-            for follower in followers:
-                follower.cancel()
-            feed.close()
-            http.should_exit = True
-            await ads.stop(ADS_GRACE_S)
+        await stack.enter_async_context(pickers)
+        await stack.enter_async_context(census)
+        tasks = await stack.enter_async_context(asyncio.TaskGroup())
+        tasks.create_task(http.serve([listener]))
+        followers = [
+            tasks.create_task(telling.run()),
+            tasks.create_task(drains.run()),
+            tasks.create_task(watch.run(_unmoved(config, telling.aim))),
+        ]
+        await ended.wait()
+        for follower in followers:
+            follower.cancel()
+        feed.close()
+        http.should_exit = True
+        await ads.stop(ADS_GRACE_S)
 
 
 def _snapshots(options: Options, resources: Resources) -> Callable[[Config, Fleet], Snapshot]:

@@ -37,8 +37,9 @@ class Reloader:
         self.good = True
         self.applied = 0
         self.rejected = 0
+        self.config = config
+        """The newest good one."""
         self._path = path
-        self._config = config
         self._apply = apply
         self._poll_s = poll_s
         self._asked = asyncio.Event()
@@ -75,8 +76,8 @@ class Reloader:
             log.error("the file is refused, the last good one stays: %s", _one_line(e))
             return
         self.good = True
-        if config != self._config:
-            self._config = config
+        if config != self.config:
+            self.config = config
             self.applied += 1
             log.info("%s: changed, and applied", self._path)
             self._apply(config)

@@ -20,17 +20,17 @@ OnChange = Callable[[Config, Fleet], None]
 class FleetWatch:
     """Reads the file again when it changes, resolves names, probes replicas. Needs no other part of control.
 
-    watch = FleetWatch(path, load(path), Random())
+    watch = FleetWatch(path, Membership(load(path)), Random())
     loop.add_signal_handler(signal.SIGHUP, watch.reload)
     await watch.run(on_change)          # for ever
     """
 
-    def __init__(self, path: Path, config: Config, random: Random, resolve: Resolve = resolve) -> None:
-        self.membership = Membership(config)
-        self.reloader = Reloader(path, config, self.membership.configure)
-        self.discovery = StaticDiscovery(self.membership, resolve)
+    def __init__(self, path: Path, membership: Membership, random: Random, resolve: Resolve = resolve) -> None:
+        self.membership = membership
+        self.reloader = Reloader(path, membership.view.config, membership.configure)
+        self.discovery = StaticDiscovery(membership, resolve)
         self._probe = HttpProbe()
-        self.prober = Prober(self.membership, self._probe, random)
+        self.prober = Prober(membership, self._probe, random)
 
     def reload(self) -> None:
         """Reads the file at once. For SIGHUP."""

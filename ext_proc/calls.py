@@ -68,10 +68,8 @@ class Exchanged:
             later = answer
             self._wait = asyncio.ensure_future(later.wait)
             self._wait.add_done_callback(lambda waited: self._resume(later, waited))
-            return
-        self._stream.send(codec.encode(answer))
-        if self._exchange.over:
-            self._stream.end()
+        else:
+            self._stream.send(codec.encode(answer))
 
     def half_close(self) -> None:
         self._half_closed = True

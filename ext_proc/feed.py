@@ -33,6 +33,8 @@ class Feed:
         self._have = ""
         self._changed = asyncio.Event()
         self.connected = False
+        self.last = Fleet()
+        """What control said last."""
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -50,6 +52,7 @@ class Feed:
         response.raise_for_status()
         if response.status_code == 200:
             fleet = decode(response.content)
+            self.last = fleet
             self._adopt(fleet)
             self._have = fleet.version
 
@@ -88,12 +91,12 @@ class Feed:
 
 
 async def follow(feed: Feed, watch: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """The feed while control is there; `watch()`, the file and probes of one's own, while it is away. For ever."""
+    """The feed while control is there; `watch()`, own probes of the last fleet, while it is away. For ever."""
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(feed.run())
         while True:
             await feed.away()
-            log.info("control stays away: probing the replicas of the file")
+            log.info("control stays away: probing the replicas that it told last")
             watching = tasks.create_task(watch())
             feed.forget()
             await feed.back()

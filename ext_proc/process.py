@@ -16,6 +16,7 @@ from typing import Literal
 from prometheus_client import CollectorRegistry
 
 from homing.control.http_server import HttpServer, listening
+from homing.control.membership import Membership
 from homing.control.reload import Reloader
 from homing.control.watch import FleetWatch
 from homing.core.chains import Chains
@@ -25,13 +26,11 @@ from homing.core.placement.home import Placer
 from homing.core.placement.load import Load
 from homing.core.prefix.index import Index
 from homing.core.session import Homes
-from homing.ext_proc import http
+from homing.ext_proc import http, residents
 from homing.ext_proc.exchange import Exchange
 from homing.ext_proc.feed import Feed, follow
 from homing.ext_proc.metrics import PickerCollector, Ttft
 from homing.ext_proc.picker import Picker
-from homing.ext_proc.prefix_metrics import PrefixCollector
-from homing.ext_proc.prefixes import Prefixes
 from homing.ext_proc.transport import Transport
 
 GRACE_S = 1.0
@@ -52,42 +51,39 @@ class Options:
     transport: Literal["h2", "grpc"] = "h2"
 
 
-def build_picker(config: Config, registry: CollectorRegistry, prefixes: Prefixes) -> Picker:
+def build_picker(config: Config, registry: CollectorRegistry) -> Picker:
     placer = Placer(
         Homes(config.sessions.ttl_s, config.sessions.max),
         Chains(config.sessions.ttl_s, config.sessions.max),
         Load(),
         secret=secrets.token_bytes(16),
         break_tie=Random().randrange,
-        prefixes=prefixes.index,
+        prefixes=Index(),
     )
-    picker = Picker(placer, clock=time.monotonic, ttft=Ttft(registry), prefixes=prefixes)
+    picker = Picker(placer, clock=time.monotonic, ttft=Ttft(registry))
     picker.configure(config)
     registry.register(PickerCollector(picker))
-    registry.register(PrefixCollector(prefixes))
     return picker
 
 
 async def run(config: Config, options: Options) -> None:
     """Until SIGTERM or SIGINT. Raises OSError when an address cannot be had."""
     registry = CollectorRegistry()
-    prefixes = Prefixes(Index())
-    picker = build_picker(config, registry, prefixes)
+    picker = build_picker(config, registry)
     transport = _transport(options, picker)
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, ended.set)
-    server = HttpServer(http.app(registry, lambda: None if picker.version else "no fleet yet"))
+    routes = residents.routes(picker, time.monotonic)
+    server = HttpServer(http.app(registry, lambda: None if picker.version else "no fleet yet", routes))
     with listening(options.http) as listener:
         await transport.start()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(server.serve([listener]))
-            feeding = tasks.create_task(prefixes.run())
             following = tasks.create_task(_follow(config, options, picker, _adopting(picker, transport, tasks)))
             await ended.wait()
             following.cancel()
-            feeding.cancel()
             await transport.stop(GRACE_S)
             server.should_exit = True
 
@@ -119,9 +115,11 @@ async def _follow(config: Config, options: Options, picker: Picker, adopt: Calla
     """The file's settings always; the fleet from control while there is one, else from the file and own probes."""
     reloader = Reloader(options.file, config, picker.configure)
     loop = asyncio.get_running_loop()
+    feed = Feed(options.control, options.name, adopt) if options.control is not None else None
 
     async def watch() -> None:
-        following = FleetWatch(options.file, config, Random())
+        last = feed.last if feed else Fleet()
+        following = FleetWatch(options.file, Membership.following(reloader.config, last), Random())
 
         def reload() -> None:
             following.reload()
@@ -133,7 +131,4 @@ async def _follow(config: Config, options: Options, picker: Picker, adopt: Calla
     loop.add_signal_handler(signal.SIGHUP, reloader.ask)
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(reloader.run())
-        if options.control is None:
-            tasks.create_task(watch())
-        else:
-            tasks.create_task(follow(Feed(options.control, options.name, adopt), watch))
+        tasks.create_task(watch() if feed is None else follow(feed, watch))

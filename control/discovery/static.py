@@ -1,4 +1,4 @@
-"""Replicas as the file lists them. Their names are resolved here, because Envoy takes only addresses by EDS."""
+"""Replicas that are listed by a name, in the file or elsewhere: resolved here, as Envoy takes only addresses by EDS."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 
 from homing.control.membership import Membership
-from homing.core.config import Address, Config
+from homing.core.config import Address
 from homing.core.fleet import AddressResolved, Event, Fleet
 
 log = logging.getLogger(__name__)
@@ -31,7 +31,7 @@ async def resolve(host: str, port: int) -> Sequence[str]:
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """A replica whose address in the file is a host name."""
+    """A replica whose address is written as a host name."""
 
     pool_id: str
     replica_id: str
@@ -53,10 +53,10 @@ class StaticDiscovery:
     async def run(self) -> None:
         """Until cancelled."""
         while True:
-            config = self._membership.view.config
-            await self._round(names(config))
+            written = self._membership.written
+            await self._round(names(written))
             self.first_round.set()
-            await self._next(config)
+            await self._next(written)
 
     async def _round(self, named: Sequence[Name]) -> None:
         addresses = {name.address for name in named}
@@ -84,19 +84,21 @@ class StaticDiscovery:
             log.warning("%s does not resolve (%s); its last address stays", address.host, reason)
         return found
 
-    async def _next(self, config: Config) -> None:
-        """Returns when it is time again, or at once when there is a new file."""
+    async def _next(self, written: Fleet) -> None:
+        """Returns when it is time again, or at once when other replicas are written."""
         views = self._membership.views
         try:
             async with asyncio.timeout(self._interval_s):
-                while views.value.config is config:
+                while self._membership.written is written:
                     await views.after(views.serial)
         except TimeoutError:
             return
 
 
-def names(config: Config) -> tuple[Name, ...]:
-    return tuple(Name(pool.id, r.id, r.address) for pool in config.pools for r in pool.replicas if not r.address.ip)
+def names(written: Fleet) -> tuple[Name, ...]:
+    """Those of its replicas whose address is a host name."""
+    addresses = ((pool.id, r.id, Address.parse(r.address)) for pool in written.pools for r in pool.replicas)
+    return tuple(Name(*each) for each in addresses if each[2].ip is None)
 
 
 def _resolved(fleet: Fleet, named: Iterable[Name], found: dict[Address, Sequence[str]]) -> Iterable[Event]:

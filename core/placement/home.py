@@ -7,7 +7,7 @@ next on the hash, and stays there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -19,7 +19,7 @@ from homing.core.placement.load import Load, Place
 from homing.core.placement.minting import mint
 from homing.core.placement.pools import CompiledPool
 from homing.core.placement.prefix import NoPrefixes, PrefixIndex
-from homing.core.session import Homes, SessionKey
+from homing.core.session import TAG_BYTES, Homes, SessionKey, pool_tag
 
 
 class Reason(StrEnum):
@@ -30,7 +30,6 @@ class Reason(StrEnum):
     HOME = "home"  # a known session, at home
     HASH = "hash"  # a client's id seen for the first time (or after a restart): the hash's owner
     HISTORY = "history"  # no id, but its earlier turns were seen: where they were served
-    RESPONSE = "response"  # goes on from a response, or asks for one: the only replica that has it
     MOVED = "moved"  # its home cannot serve it any more: now lives with the next on the hash
 
 
@@ -120,40 +119,21 @@ class Placer:
         self.chains.put(history, target.id, now)
         return recognition, self._begin(pool, key, target, now, Reason.HISTORY if residents else Reason.NEW)
 
-    def holder(self, pool: CompiledPool, key: SessionKey, now: float) -> Replica | None:
-        """The replica that alone has what `key` names, if it is known and serves. Counts as use."""
-        digest = key.digest(pool.pool.id, self._secret)
-        replica_id = self.homes.get(digest, now)
-        if replica_id is None or (replica := pool.member(replica_id)) is None or not filters.serves_its_own(replica):
-            return None
-        self.homes.put(digest, replica_id, now)
-        return replica
-
-    def place_with(self, pool: CompiledPool, arrival: Arrival, holder: Replica, now: float) -> Decision:
-        """A turn of a session that only `holder` can serve: the session lives there from now on."""
-        if not arrival.given:
-            return self._begin(pool, arrival.key, holder, now, Reason.RESPONSE)
-        digest = arrival.key.digest(pool.pool.id, self._secret)
-        return self._settle(pool, Reason.RESPONSE, holder, arrival.key.text, digest, now)
-
-    def visit(self, pool: CompiledPool, holder: Replica) -> Decision:
-        """A request that is no turn, for `holder` alone: moves nobody, whatever becomes of it."""
-        return Decision(Reason.RESPONSE, (pool.pool.id, holder.id), (holder.address,), Ref(b"", holder.id))
-
-    def remember(self, pool_id: str, key: SessionKey, replica_id: str, now: float) -> None:
-        """What `key` names lives at `replica_id`: an answer said so."""
-        self.homes.put(key.digest(pool_id, self._secret), replica_id, now)
-
-    def forget(self, pool_id: str, key: SessionKey, now: float) -> bool:
-        return self.homes.forget(key.digest(pool_id, self._secret), now)
-
     def seed(self, pool_id: str, tenant: bytes) -> bytes:
         """What keeps histories of pools and tenants apart."""
         return b"\0".join((self._secret, pool_id.encode(), tenant))
 
-    def close(self, pools: Iterable[CompiledPool], key: SessionKey, now: float) -> bool:
+    def close(self, pools: Iterable[CompiledPool], key: SessionKey) -> bool:
         """The session has ended: its homes in `pools` are forgotten. Whether there was one."""
-        return sum(self.forget(pool.pool.id, key, now) for pool in pools) > 0
+        forgotten = [self.homes.forget(key.digest(pool.pool.id, self._secret)) for pool in pools]
+        return any(forgotten)
+
+    def residents(self, pools: Iterable[CompiledPool], now: float) -> Iterator[Place]:
+        """Where each session lives, one after the other. There may be many: take some at a time."""
+        pool_ids = {pool_tag(pool.pool.id, self._secret): pool.pool.id for pool in pools}
+        for digest, home in self.homes.living(now):
+            if (pool_id := pool_ids.get(digest[:TAG_BYTES])) is not None:
+                yield pool_id, home
 
     def served_by(self, pool: CompiledPool, ref: Ref, replica_id: str, now: float) -> bool:
         """Envoy's log says who really served. If that is another than it was told, and the session has not moved since,

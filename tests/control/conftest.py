@@ -2,8 +2,27 @@
 
 import asyncio
 import contextlib
+from pathlib import Path
+from random import Random
 
+import httpx
 import pytest
+
+from homing.control.ads_server import AdsServer
+from homing.control.api import Parts, create_app
+from homing.control.audit import Audit
+from homing.control.drains import Drains
+from homing.control.feed import Feed
+from homing.control.membership import Membership
+from homing.control.metrics import ControlCollector, registry
+from homing.control.picker_metrics import PickerMetrics
+from homing.control.snapshot import CDS, EDS, LDS, RDS, Resources, Snapshot
+from homing.control.state import open_state
+from homing.control.telling import Telling
+from homing.control.watch import FleetWatch
+from homing.core.config import parse
+
+SNAPSHOT = Snapshot({t: Resources.of({"a": b"1"} if t in (CDS, EDS) else {}) for t in (CDS, EDS, LDS, RDS)})
 
 
 class FakeReplica:
@@ -111,3 +130,62 @@ def homing_yaml():
         )
 
     return text
+
+
+@pytest.fixture
+async def http_replies():
+    """Serves one body for every request; gives the address."""
+    servers = []
+
+    async def serve(body):
+        async def answer(reader, writer):
+            with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+                await reader.readuntil(b"\r\n\r\n")
+                writer.write(b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: %d\r\n\r\n" % len(body) + body)
+                await writer.drain()
+            writer.close()
+
+        servers.append(await asyncio.start_server(answer, "127.0.0.1", 0))
+        return f"127.0.0.1:{servers[-1].sockets[0].getsockname()[1]}"
+
+    yield serve
+    for server in servers:
+        server.close()
+
+
+class Service:
+    """What a control service is made of, and its application."""
+
+    def __init__(self, config):
+        self.watch = FleetWatch(Path("homing.yaml"), Membership(config), Random(1))
+        self.ads, self.feed = AdsServer(), Feed(lambda: 0.0)
+        telling = Telling(self.ads, self.feed, lambda config, fleet: SNAPSHOT)
+        self.registry = registry(ControlCollector(self.watch, telling, self.feed, self.ads))
+        self.still = ("the first rollout",)
+        self.left = {}
+        self.snapshot = SNAPSHOT
+        self.state, _ = open_state(None)
+        self.audit = Audit(self.state, lambda: 1000.0)
+        self.drains = Drains(self.watch.membership, self.census, self.state, lambda: 1000.0, interval_s=0.01)
+        members = self.watch.membership, self.drains, self.audit
+        parts = Parts(*members, self.ads, self.feed, self.registry, PickerMetrics({}), lambda: self.still)
+        self.app = create_app(parts)
+
+    async def census(self):
+        return self.left
+
+
+@pytest.fixture
+async def service(homing_yaml, background):
+    """The control service's parts without their tasks, but for the drains'."""
+    made = Service(parse(homing_yaml("10.0.0.1:80", "10.0.0.2:80"), "homing.yaml"))
+    background(made.drains.run())
+    yield made
+    await made.state.close()
+
+
+@pytest.fixture
+async def client(service):
+    transport = httpx.ASGITransport(app=service.app)
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8600") as client:
+        yield client

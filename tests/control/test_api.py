@@ -3,49 +3,16 @@
 import asyncio
 import re
 from pathlib import Path
-from random import Random
 
-import httpx
 import pytest
 
 from homing.control.ads import AdsStream, DiscoveryRequested
-from homing.control.ads_server import AdsServer, Stream
-from homing.control.api import Parts, create_app
-from homing.control.feed import Feed
-from homing.control.metrics import ControlCollector, registry
-from homing.control.picker_metrics import PickerMetrics, Scraped, exposition
-from homing.control.snapshot import CDS, EDS, LDS, RDS, Resources, Snapshot
-from homing.control.telling import Telling
-from homing.control.watch import FleetWatch
-from homing.core.config import parse
+from homing.control.ads_server import Stream
+from homing.control.picker_metrics import Scraped, exposition
+from homing.control.snapshot import CDS, EDS
 from homing.core.fleet import HealthChanged, decode
 
 DOCS = (Path(__file__).parents[2] / "docs" / "api.md").read_text()
-
-SNAPSHOT = Snapshot({t: Resources.of({"a": b"1"} if t in (CDS, EDS) else {}) for t in (CDS, EDS, LDS, RDS)})
-
-
-class Service:
-    def __init__(self, config):
-        self.watch = FleetWatch(Path("homing.yaml"), config, Random(1))
-        self.ads, self.feed = AdsServer(), Feed(lambda: 0.0)
-        telling = Telling(self.ads, self.feed, lambda config, fleet: SNAPSHOT)
-        self.registry = registry(ControlCollector(self.watch, telling, self.feed, self.ads))
-        self.still = ("the first rollout",)
-        parts = Parts(self.watch.membership, self.ads, self.feed, self.registry, PickerMetrics({}), lambda: self.still)
-        self.app = create_app(parts)
-
-
-@pytest.fixture
-def service(homing_yaml):
-    return Service(parse(homing_yaml("10.0.0.1:80", "10.0.0.2:80"), "homing.yaml"))
-
-
-@pytest.fixture
-async def client(service):
-    transport = httpx.ASGITransport(app=service.app)
-    async with httpx.AsyncClient(transport=transport, base_url="http://control") as client:
-        yield client
 
 
 async def test_fleet_shows_state_and_health(service, client):
@@ -77,14 +44,15 @@ async def test_xds_before_the_first_snapshot_is_empty(client):
 
 
 async def test_xds_shows_what_each_envoy_says_to_each_type(service, client):
-    service.ads.publish(SNAPSHOT)
-    stream = Stream("ipv4:127.0.0.1:5", AdsStream(SNAPSHOT), 1)
+    snapshot = service.snapshot
+    service.ads.publish(snapshot)
+    stream = Stream("ipv4:127.0.0.1:5", AdsStream(snapshot), 1)
     (sent,) = stream.machine.receive(DiscoveryRequested(EDS, resource_names=("a",)))
     stream.machine.receive(DiscoveryRequested(EDS, "", sent.nonce, ("a",), "malformed IP address"))
     service.ads._streams[1] = stream
     answer = (await client.get("/api/xds")).json()
-    assert answer["snapshot"] == SNAPSHOT.version
-    assert answer["resources"]["Cluster"] == {"version": SNAPSHOT.types[CDS].version, "names": ["a"]}
+    assert answer["snapshot"] == snapshot.version
+    assert answer["resources"]["Cluster"] == {"version": snapshot.types[CDS].version, "names": ["a"]}
     assert answer["streams"] == [
         {
             "node": "",
@@ -154,7 +122,7 @@ async def test_openapi_documents_every_path(client):
 
 
 def documented_paths():
-    return set(re.findall(r"^\| `GET (\S+)` \|", DOCS, re.MULTILINE))
+    return set(re.findall(r"^\| `(?:GET|POST|PUT|DELETE) (\S+)` \|", DOCS, re.MULTILINE))
 
 
 def documented_metrics():

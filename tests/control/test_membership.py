@@ -1,6 +1,6 @@
 from homing.control.membership import Membership
 from homing.core.config import parse
-from homing.core.fleet import AddressResolved, HealthChanged, State
+from homing.core.fleet import AddressResolved, Fleet, HealthChanged, Pool, Replica, State
 
 
 def config(*replicas, more=""):
@@ -56,3 +56,84 @@ def test_another_name_for_a_replica_does_not_keep_the_old_address():
     assert addresses(membership) == {"a": "other.internal:80"}
     membership.configure(config(("a", "10.0.0.8:80")))
     assert addresses(membership) == {"a": "10.0.0.8:80"}
+
+
+def ids(membership):
+    return [r.id for r in membership.view.fleet.pools[0].replicas]
+
+
+def state(membership, replica_id):
+    return membership.view.fleet.pools[0].replica(replica_id).state
+
+
+def test_a_source_adds_replicas_and_takes_only_its_own_away():
+    membership = Membership(config(("a", "10.0.0.1:80")), ("api", "dns"))
+    membership.report("dns", "p", (Replica("d", "10.0.0.4:80", state=State.JOINING, healthy=False),))
+    membership.report("api", "p", (Replica("c", "10.0.0.3:80", state=State.JOINING, healthy=False),))
+    assert ids(membership) == ["a", "c", "d"]
+    membership.apply(HealthChanged("p", "d", True))
+    membership.report("api", "p", ())
+    assert ids(membership) == ["a", "d"]
+    assert state(membership, "d") is State.READY
+
+
+def test_a_new_file_keeps_what_other_sources_report():
+    membership = Membership(config(("a", "10.0.0.1:80")), ("api",))
+    membership.report("api", "p", (Replica("c", "10.0.0.3:80"),))
+    membership.configure(config(("b", "10.0.0.2:80")))
+    assert ids(membership) == ["b", "c"]
+
+
+def test_a_drained_replica_keeps_its_place_until_it_is_away_and_joins_anew():
+    membership = Membership(config(("a", "10.0.0.1:80"), ("b", "10.0.0.2:80")))
+    membership.apply(HealthChanged("p", "a", True), HealthChanged("p", "b", True))
+    membership.set_drains(frozenset({("p", "a")}), frozenset())
+    assert state(membership, "a") is State.DRAINING
+    membership.set_drains(frozenset(), frozenset({("p", "a")}))
+    assert ids(membership) == ["b"]
+    assert [r.id for r in membership.written.pools[0].replicas] == ["a", "b"]
+    membership.set_drains(frozenset(), frozenset())
+    assert ids(membership) == ["a", "b"]
+    assert (state(membership, "a"), state(membership, "b")) == (State.JOINING, State.READY)
+
+
+def test_a_drain_that_is_taken_back_leaves_the_replica_ready():
+    membership = Membership(config(("a", "10.0.0.1:80")))
+    membership.apply(HealthChanged("p", "a", True))
+    membership.set_drains(frozenset({("p", "a")}), frozenset())
+    membership.set_drains(frozenset(), frozenset())
+    assert state(membership, "a") is State.READY
+
+
+def test_a_drain_outlives_the_replica_of_its_name():
+    membership = Membership(config(("a", "10.0.0.1:80")), ("api",))
+    membership.set_drains(frozenset({("p", "x")}), frozenset())
+    membership.report("api", "p", (Replica("x", "10.0.0.3:80"),))
+    assert state(membership, "x") is State.DRAINING
+
+
+def test_a_process_that_goes_on_alone_keeps_drains_discoveries_and_addresses():
+    file = config(("a", "10.0.0.1:80"), ("b", "10.0.0.2:80"), ("n", "vllm.internal:80"))
+    last = Fleet(
+        (
+            Pool(
+                "p",
+                "p",
+                replicas=(
+                    Replica("a", "10.0.0.1:80", state=State.DRAINING),
+                    Replica("n", "10.0.0.7:80"),
+                    Replica("pod", "10.0.0.8:80"),
+                ),
+            ),
+        )
+    )
+    membership = Membership.following(file, last)
+    assert membership.view.fleet.pools[0].replicas == last.pools[0].replicas
+    membership.configure(config(("a", "10.0.0.1:80"), ("b", "10.0.0.2:80"), ("c", "10.0.0.3:80")))
+    assert ids(membership) == ["a", "c", "n", "pod"]
+    assert state(membership, "a") is State.DRAINING
+
+
+def test_a_process_that_never_heard_of_a_fleet_begins_with_the_file():
+    membership = Membership.following(config(("a", "10.0.0.1:80")), Fleet())
+    assert (ids(membership), state(membership, "a")) == (["a"], State.JOINING)

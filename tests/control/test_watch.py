@@ -2,6 +2,7 @@
 
 from random import Random
 
+from homing.control.membership import Membership
 from homing.control.reload import load
 from homing.control.watch import FleetWatch
 
@@ -13,7 +14,7 @@ async def test_calls_back_first_when_all_are_probed_and_then_for_each_change(
     path.write_text(homing_yaml(replicas[0].address, replicas[1].address))
     replicas[1].mood = "sick"
     calls = []
-    watch = FleetWatch(path, load(path), Random(1))
+    watch = FleetWatch(path, Membership(load(path)), Random(1))
     background(watch.run(lambda config, fleet: calls.append([(r.id, r.healthy) for r in fleet.pools[0].replicas])))
     await until(lambda: calls)
     assert calls == [[("r0", True), ("r1", False)]]
@@ -33,7 +34,7 @@ async def test_a_named_replica_is_resolved_before_it_is_probed(tmp_path, homing_
     async def resolve(name, port):
         return [host]
 
-    watch = FleetWatch(path, load(path), Random(1), resolve)
+    watch = FleetWatch(path, Membership(load(path)), Random(1), resolve)
     background(watch.run(lambda config, fleet: calls.append(fleet.pools[0].replicas[0])))
     await until(lambda: calls)
     assert [(r.address, r.healthy) for r in calls] == [(replicas[0].address, True)]

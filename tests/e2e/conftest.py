@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from e2e.stack import SimulatedPool, StaticStack, static_stack
+from e2e.stack import HOMING, Processes, SimulatedPool, StaticStack, free_ports, static_stack, until
+from e2e.up import Up
 
 TWO_POOLS = (
     SimulatedPool("pool-a", "model-a", 3, aliases=("chat",)),
@@ -35,3 +36,17 @@ def two_pools(short_directory: Path) -> Iterator[StaticStack]:
 def one_pool(short_directory: Path) -> Iterator[StaticStack]:
     with static_stack(short_directory / "one", ONE_POOL) as stack:
         yield stack
+
+
+@pytest.fixture
+def up(short_directory: Path) -> Iterator[Up]:
+    directory = Path(tempfile.mkdtemp(dir=short_directory))
+    listen, admin, xds, api, *replicas = free_ports(8)
+    running = Up(Processes(directory), listen, admin, xds, api, dict(zip("abcd", replicas, strict=True)))
+    running.write(["a", "b", "c", "d"])
+    running.processes.start("up", (*HOMING, "up", "--demo", "-c", str(running.file)))
+    try:
+        until(lambda: "Ctrl-C ends it" in running.processes.log("up"), what="homing up")
+        yield running
+    finally:
+        running.processes.stop_all()

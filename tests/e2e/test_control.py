@@ -3,114 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import json
 import os
 import signal
-import tempfile
-from collections.abc import AsyncIterator, Callable, Iterator
-from dataclasses import dataclass, field
-from pathlib import Path
 
-import httpx
 import pytest
-from e2e.client import Answer, chat_body, many, request
-from e2e.stack import HOMING, Processes, answers, free_ports, until
+from e2e.client import chat_body, many, request
+from e2e.stack import answers
+from e2e.up import Up, eventually
 
 pytestmark = pytest.mark.e2e
-
-SESSIONS = [f"s{i}" for i in range(60)]
-MESSAGES = [request(chat_body("m"), {"x-session-id": s}) for s in SESSIONS]
-
-
-@dataclass
-class Up:
-    """`homing up --demo` with a file of the test's own."""
-
-    processes: Processes
-    listen: int
-    admin: int
-    xds: int
-    api: int
-    replicas: dict[str, int]
-    failed: list[Answer] = field(default_factory=list)
-
-    @property
-    def file(self) -> Path:
-        return self.processes.directory / "homing.yaml"
-
-    def write(self, replicas: list[str]) -> None:
-        settings = {
-            **{name: f"127.0.0.1:{getattr(self, name)}" for name in ("listen", "admin", "xds", "api")},
-            "expose_decisions": True,
-            "pools": {"p": {"served_name": "m", "replicas": [self._replica(r) for r in replicas]}},
-        }
-        temporary = self.file.with_suffix(".new")
-        temporary.write_text(json.dumps(settings))
-        temporary.rename(self.file)
-
-    def _replica(self, replica_id: str) -> dict[str, str]:
-        return {"id": replica_id, "address": f"127.0.0.1:{self.replicas[replica_id]}"}
-
-    def child(self, word: str) -> int:
-        """The process id of the child whose command line has `word` after the `homing` command."""
-        parent = self.processes.running["up"].pid
-        children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
-        found = [int(pid) for pid in children if f" {word} " in self._command(pid)]
-        assert len(found) == 1, (word, found)
-        return found[0]
-
-    @staticmethod
-    def _command(pid: str) -> str:
-        return " ".join(Path(f"/proc/{pid}/cmdline").read_text().split("\0"))
-
-    def api_json(self, path: str) -> dict[str, object]:
-        return httpx.get(f"http://127.0.0.1:{self.api}{path}", trust_env=False, timeout=2).json()
-
-    def stat(self, name: str) -> int:
-        text = httpx.get(f"http://127.0.0.1:{self.admin}/stats", params={"filter": f"^{name}$"}, trust_env=False).text
-        return int(text.rpartition(": ")[2] or 0)
-
-    async def turns(self) -> list[str]:
-        """One turn of every session; who served each."""
-        given = await many(self.listen, MESSAGES, 20)
-        self.failed += [a for a in given if a.status != 200]
-        return [a.headers.get("x-homing-replica", "") for a in given]
-
-    @contextlib.asynccontextmanager
-    async def under_load(self) -> AsyncIterator[None]:
-        """Turns of all sessions all the time; not one may fail."""
-
-        async def load() -> None:
-            while not ended.is_set():
-                await self.turns()
-
-        ended = asyncio.Event()
-        loading = asyncio.create_task(load())
-        try:
-            yield
-        finally:
-            ended.set()
-            await loading
-        assert [(a.status, a.body[:200]) for a in self.failed] == []
-
-
-@pytest.fixture
-def up(short_directory: Path) -> Iterator[Up]:
-    directory = Path(tempfile.mkdtemp(dir=short_directory))
-    listen, admin, xds, api, *replicas = free_ports(8)
-    running = Up(Processes(directory), listen, admin, xds, api, dict(zip("abcd", replicas, strict=True)))
-    running.write(["a", "b", "c", "d"])
-    running.processes.start("up", (*HOMING, "up", "--demo", "-c", str(running.file)))
-    try:
-        until(lambda: "Ctrl-C ends it" in running.processes.log("up"), what="homing up")
-        yield running
-    finally:
-        running.processes.stop_all()
-
-
-async def eventually(condition: Callable[[], bool], what: str) -> None:
-    await asyncio.to_thread(until, condition, what=what)
 
 
 async def test_traffic_goes_on_while_control_is_frozen_killed_and_back(up: Up) -> None:

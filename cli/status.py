@@ -1,0 +1,66 @@
+"""`homing status`: who serves, who drains, and what Envoy and the pickers were told."""
+
+from __future__ import annotations
+
+import time
+
+import click
+import msgspec
+
+from homing.cli.api_client import Api, api_options
+from homing.cli.drain import said
+from homing.cli.fleet_view import Drain, Drains, Fleet, Pool
+
+
+class Stream(msgspec.Struct):
+    node: str
+    envoy_version: str
+    answer: str
+
+
+class Xds(msgspec.Struct):
+    snapshot: str
+    streams: list[Stream]
+
+
+class Status(msgspec.Struct):
+    """What `--json` prints."""
+
+    fleet: Fleet
+    drains: list[Drain]
+    envoys: list[Stream]
+
+
+@click.command("status")
+@api_options
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def command(config_path: str, api: str | None, as_json: bool) -> None:
+    """Show pools, replicas, drains and the connected Envoys."""
+    asked = Api.at(config_path, api)
+    status = Status(
+        asked.call("GET", "/api/fleet", Fleet),
+        asked.call("GET", "/api/drains", Drains).drains,
+        asked.call("GET", "/api/xds", Xds).streams,
+    )
+    click.echo(msgspec.json.encode(status).decode() if as_json else in_words(status, time.time()))
+
+
+def in_words(status: Status, now_s: float) -> str:
+    lines: list[str] = []
+    for pool in status.fleet.pools:
+        serving = sum(r.healthy and r.state == "ready" for r in pool.replicas)
+        lines.append(
+            f"pool {pool.id} ({pool.served_name}): {serving} of {len(pool.replicas)} replicas take new sessions"
+        )
+        lines += table(pool)
+    lines += [said(drain, now_s) for drain in status.drains]
+    lines += [f"Envoy {s.node} {s.envoy_version}: {s.answer}" for s in status.envoys] or ["no Envoy is connected"]
+    if status.fleet.told != status.fleet.version:
+        lines.append("a change is on its way: the pickers do not have it yet")
+    return "\n".join(lines)
+
+
+def table(pool: Pool) -> list[str]:
+    rows = [(r.id, r.address, r.state, "healthy" if r.healthy else "unhealthy") for r in pool.replicas]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  " + "  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in rows]

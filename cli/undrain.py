@@ -1,0 +1,25 @@
+"""`homing undrain`: a replica that drains, or was drained away, serves again."""
+
+from __future__ import annotations
+
+import click
+import msgspec
+
+from homing.cli.api_client import Api, api_options
+from homing.cli.fleet_view import place
+
+
+class Undrained(msgspec.Struct):
+    was_draining: bool
+
+
+@click.command("undrain")
+@api_options
+@click.argument("replica", metavar="ID")
+def command(config_path: str, api: str | None, replica: str) -> None:
+    """Take the drain of the replica ID (or POOL/ID) back: it serves again once its probes succeed."""
+    asked = Api.at(config_path, api)
+    pool, replica_id = place(asked, replica)
+    answer = asked.call("POST", f"/api/pools/{pool}/replicas/{replica_id}/undrain", Undrained)
+    name = f"{pool}/{replica_id}"
+    click.echo(f"{name} serves again once its probes succeed" if answer.was_draining else f"{name} was not drained")

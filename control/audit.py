@@ -1,0 +1,51 @@
+"""Who changed what by the API, and when. The newest are kept in memory, all of them in the state and in the log."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+log = logging.getLogger(__name__)
+
+MAX_ENTRIES = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One write. `at_s` since 1970; `who`: the address it came from; `what`: the action; `target`: pool/replica."""
+
+    at_s: float
+    who: str
+    what: str
+    target: str
+    details: str = ""
+
+
+class Store(Protocol):
+    async def put_audit(self, entry: Entry) -> None: ...
+
+
+class Audit:
+    """The log of writes."""
+
+    def __init__(self, store: Store, now_s: Callable[[], float]) -> None:
+        self._store = store
+        self._now_s = now_s
+        self._entries: deque[Entry] = deque(maxlen=MAX_ENTRIES)
+
+    def restore(self, entries: Iterable[Entry]) -> None:
+        self._entries.extend(entries)
+
+    def newest(self, limit: int) -> tuple[Entry, ...]:
+        """The newest first."""
+        return tuple(reversed(self._entries))[:limit]
+
+    async def write(self, who: str, what: str, target: str, details: str = "") -> None:
+        """Before what it tells of is done. Raises what the store raises: nothing is done unseen."""
+        entry = Entry(self._now_s(), who, what, target, details)
+        await self._store.put_audit(entry)
+        self._entries.append(entry)
+        log.info("%s %s %s %s", who, what, target, details)

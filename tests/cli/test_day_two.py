@@ -1,0 +1,192 @@
+"""`homing status`, `drain` and `undrain` against an API of a few lines."""
+
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from click.testing import CliRunner
+
+from homing.cli.duration import duration, in_words
+from homing.cli.main import main
+
+DRAIN = {
+    "pool": "p",
+    "replica": "a",
+    "state": "draining",
+    "since_s": 0.0,
+    "deadline_s": 0.0,
+    "sessions": 12,
+    "streams": 3,
+    "ended_s": None,
+    "why": None,
+    "moved": None,
+}
+LEFT = DRAIN | {"state": "left", "sessions": None, "streams": None, "ended_s": 1.0, "why": "deadline", "moved": 4}
+
+
+class FakeControl:
+    def __init__(self):
+        replica = {"weight": 1, "healthy": True, "state": "ready"}
+        replicas = [{"id": "a", "address": "10.0.0.1:80"} | replica, {"id": "b", "address": "10.0.0.2:80"} | replica]
+        twin = [{"id": "b", "address": "10.0.0.3:80"} | replica]
+        self.fleet = {
+            "version": "v",
+            "told": "v",
+            "pools": [
+                {"id": "p", "served_name": "m", "replicas": replicas},
+                {"id": "q", "served_name": "n", "replicas": twin},
+            ],
+        }
+        self.streams = [{"node": "edge", "envoy_version": "1.40.0", "answer": "acked"}]
+        self.drains = []  # the answers of GET /api/drains, one after the other; the last one stays
+        self.posted = []
+        self.refusal = None
+
+    def answer(self, method, path, query):
+        if method == "POST":
+            self.posted.append((path, query))
+            if self.refusal:
+                return 409, {"detail": self.refusal}
+            return 200, {"was_draining": True} if path.endswith("undrain") else DRAIN
+        if path == "/api/drains":
+            drains = self.drains.pop(0) if len(self.drains) > 1 else self.drains[0] if self.drains else []
+            return 200, {"drains": drains}
+        return 200, self.fleet if path == "/api/fleet" else {"snapshot": "v", "streams": self.streams}
+
+
+@pytest.fixture
+def control():
+    fake = FakeControl()
+
+    class Handler(BaseHTTPRequestHandler):
+        def answer(self):
+            url = urlsplit(self.path)
+            query = {name: value for name, (value,) in parse_qs(url.query).items()}
+            status, body = fake.answer(self.command, url.path, query)
+            self.send_response(status)
+            self.end_headers()
+            self.wfile.write(json.dumps(body).encode())
+
+        do_GET = do_POST = answer  # noqa: N815
+
+        def log_message(self, *_):
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    fake.url = f"http://127.0.0.1:{server.server_port}"
+    yield fake
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture
+def homing(control):
+    def run(*arguments):
+        return CliRunner().invoke(main, [*arguments, "--api", control.url])
+
+    return run
+
+
+def test_status_shows_pools_replicas_drains_and_envoys(control, homing):
+    control.drains = [[LEFT]]
+    assert homing("status").output.splitlines() == [
+        "pool p (m): 2 of 2 replicas take new sessions",
+        "  a  10.0.0.1:80  ready  healthy",
+        "  b  10.0.0.2:80  ready  healthy",
+        "pool q (n): 1 of 1 replicas take new sessions",
+        "  b  10.0.0.3:80  ready  healthy",
+        "p/a has left: its deadline came; 4 sessions move",
+        "Envoy edge 1.40.0: acked",
+    ]
+
+
+def test_status_says_that_a_change_is_on_its_way_and_that_no_envoy_is_there(control, homing):
+    control.fleet |= {"told": "u", "pools": []}
+    control.streams = []
+    assert homing("status").output.splitlines() == [
+        "no Envoy is connected",
+        "a change is on its way: the pickers do not have it yet",
+    ]
+
+
+def test_status_for_machines(control, homing):
+    answer = json.loads(homing("status", "--json").output)
+    assert [p["id"] for p in answer["fleet"]["pools"]] == ["p", "q"]
+    assert answer["envoys"] == control.streams
+
+
+def test_drain_says_what_is_left(control, homing):
+    result = homing("drain", "a", "--deadline", "1m30s")
+    assert result.output == "p/a drains: 12 sessions, 3 streams left; leaves in 0s at the latest\n"
+    assert control.posted == [("/api/pools/p/replicas/a/drain", {"deadline_s": "90.0"})]
+
+
+def test_drain_waits_until_it_has_left(control, homing):
+    control.drains = [[], [DRAIN], [LEFT]]
+    result = homing("drain", "p/a", "--wait", "--json")
+    assert result.exit_code == 0
+    answer = json.loads(result.output)
+    assert (answer["state"], answer["moved"]) == ("left", 4)
+
+
+def test_a_drain_that_is_taken_back_ends_the_wait(control, homing):
+    control.drains = [[], [DRAIN], []]
+    result = homing("drain", "a", "--wait")
+    assert (result.exit_code, result.output) == (1, "Error: the drain of p/a was taken back\n")
+
+
+def test_undrain(control, homing):
+    assert homing("undrain", "a").output == "p/a serves again once its probes succeed\n"
+    assert control.posted == [("/api/pools/p/replicas/a/undrain", {})]
+
+
+def test_a_drained_replica_is_found_though_it_is_not_in_the_fleet(control, homing):
+    control.drains = [[LEFT | {"replica": "gone"}]]
+    assert homing("undrain", "gone").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("x", "there is no replica x; known: p/a, p/b, q/b"),
+        ("b", "several pools have b: say one of p/b, q/b"),
+    ],
+)
+def test_a_name_that_leads_to_no_one_replica(homing, name, said):
+    result = homing("drain", name)
+    assert (result.exit_code, result.output) == (1, f"Error: {said}\n")
+
+
+def test_a_refusal_is_one_line(control, homing):
+    control.refusal = "too many replicas are drained: take some back"
+    result = homing("drain", "a")
+    assert (result.exit_code, result.output) == (1, f"Error: {control.refusal}\n")
+
+
+def test_no_control_service_is_one_line():
+    result = CliRunner().invoke(main, ["status", "--api", "http://127.0.0.1:1"])
+    assert result.exit_code == 1
+    assert result.output.startswith("Error: no control service at http://127.0.0.1:1: ")
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("90", 90), ("90s", 90), ("15m", 900), ("1h30m", 5400), ("0s", 0), ("1.5", 1.5)]
+)
+def test_durations(text, seconds):
+    assert duration(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "soon", "5 m", "1d", "-1", "1m1h"])
+def test_no_durations(text):
+    result = CliRunner().invoke(main, ["drain", "a", "--deadline", text, "--api", "http://127.0.0.1:1"])
+    assert result.exit_code == 2
+
+
+@pytest.mark.parametrize(("seconds", "words"), [(860, "14m 20s"), (3600, "1h"), (0.4, "0s"), (-5, "0s"), (61, "1m 1s")])
+def test_durations_in_words(seconds, words):
+    assert in_words(seconds) == words
