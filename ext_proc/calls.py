@@ -68,8 +68,10 @@ class Exchanged:
             later = answer
             self._wait = asyncio.ensure_future(later.wait)
             self._wait.add_done_callback(lambda waited: self._resume(later, waited))
-        else:
-            self._stream.send(codec.encode(answer))
+            return
+        self._stream.send(codec.encode(answer))
+        if self._exchange.over:
+            self._stream.end()
 
     def half_close(self) -> None:
         self._half_closed = True

@@ -8,7 +8,7 @@ from __future__ import annotations
 from envoy.config.core.v3.base_pb2 import HeaderValueOption
 from envoy.extensions.filters.http.ext_proc.v3.processing_mode_pb2 import ProcessingMode
 from envoy.service.accesslog.v3.als_pb2 import StreamAccessLogsMessage
-from envoy.service.ext_proc.v3.external_processor_pb2 import ProcessingRequest, ProcessingResponse
+from envoy.service.ext_proc.v3.external_processor_pb2 import HttpHeaders, ProcessingRequest, ProcessingResponse
 from google.protobuf.message import DecodeError
 from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 
@@ -22,6 +22,8 @@ from homing.ext_proc.events import (
     Reject,
     RequestBodyReceived,
     RequestHeadersReceived,
+    ResponseBodyReceived,
+    ResponseHeadersReceived,
     ResponseTrailersReceived,
     SetHeaders,
     TrailersAnswer,
@@ -32,6 +34,8 @@ OVERWRITE = HeaderValueOption.OVERWRITE_IF_EXISTS_OR_ADD
 METADATA = "homing"
 ATTRIBUTES = "envoy.filters.http.ext_proc"
 CLUSTER = "xds.cluster_name"
+REPLICA = "xds.upstream_host_metadata.filter_metadata['envoy.lb']['hash_key']"
+LEARN = "request.headers['x-homing-learn']"
 
 
 class MalformedMessageError(ValueError):
@@ -47,13 +51,17 @@ def decode(data: bytes) -> Event:
     kind = message.WhichOneof("request")
     if kind == "request_headers":
         received = message.request_headers
-        # backwards, so that the first of equal names stays
-        headers = {h.key: h.raw_value or h.value.encode() for h in reversed(received.headers.headers)}
-        return RequestHeadersReceived(headers, _model(message), _cluster(message), has_body=not received.end_of_stream)
+        headers, cluster = _headers(received), _attribute(message, CLUSTER)
+        return RequestHeadersReceived(headers, _model(message), cluster or None, has_body=not received.end_of_stream)
     if kind == "request_body":
         return RequestBodyReceived(message.request_body.body)
     if kind == "response_trailers":
         return ResponseTrailersReceived()
+    if kind == "response_headers":
+        told = (_attribute(message, name) for name in (LEARN, CLUSTER, REPLICA))
+        return ResponseHeadersReceived(_headers(message.response_headers), *told)
+    if kind == "response_body":
+        return ResponseBodyReceived(message.response_body.body)
     if kind is None:
         raise MalformedMessageError("a ProcessingRequest without a request")
     return OtherReceived(kind)
@@ -63,8 +71,10 @@ def encode(answer: Answer) -> bytes:
     """One ProcessingResponse. SetInParent: without its oneof set it is "spurious" to Envoy and fails open."""
     response = ProcessingResponse()
     match answer:
-        case HeadersAnswer(set_headers, want_body):
+        case HeadersAnswer(set_headers, want_body, reroute):
             response.request_headers.response.SetInParent()
+            if reroute:
+                response.request_headers.response.clear_route_cache = True
             _set_headers(response.request_headers.response, set_headers)
             if want_body:
                 response.mode_override.request_body_mode = ProcessingMode.BUFFERED
@@ -119,11 +129,17 @@ def _model(message: ProcessingRequest) -> str | None:
     return fields["model"].string_value if "model" in fields else None
 
 
-def _cluster(message: ProcessingRequest) -> str | None:
+def _attribute(message: ProcessingRequest, name: str) -> str:
+    """Empty for one that is not there."""
     if ATTRIBUTES not in message.attributes:
-        return None
+        return ""
     fields = message.attributes[ATTRIBUTES].fields
-    return fields[CLUSTER].string_value or None if CLUSTER in fields else None
+    return fields[name].string_value if name in fields else ""
+
+
+def _headers(received: HttpHeaders) -> dict[str, bytes]:
+    """Backwards, so that the first of equal names stays."""
+    return {h.key: h.raw_value or h.value.encode() for h in reversed(received.headers.headers)}
 
 
 def _set_headers(response: object, set_headers: SetHeaders) -> None:

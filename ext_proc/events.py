@@ -37,21 +37,48 @@ class ResponseTrailersReceived:
 
 
 @dataclass(frozen=True, slots=True)
+class ResponseHeadersReceived:
+    """The answer's headers, on the stream of its own that x-homing-learn opens. `learn` is that header's value;
+    `cluster` and `replica` are who serves."""
+
+    headers: Headers
+    learn: str
+    cluster: str
+    replica: str
+
+
+@dataclass(frozen=True, slots=True)
+class ResponseBodyReceived:
+    """The next piece of the answer."""
+
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class OtherReceived:
     """Something this version does not ask for. It is answered in kind, so that Envoy goes on."""
 
     kind: str
 
 
-Event = RequestHeadersReceived | RequestBodyReceived | ResponseTrailersReceived | OtherReceived
+Event = (
+    RequestHeadersReceived
+    | RequestBodyReceived
+    | ResponseTrailersReceived
+    | ResponseHeadersReceived
+    | ResponseBodyReceived
+    | OtherReceived
+)
 
 
 @dataclass(frozen=True, slots=True)
 class HeadersAnswer:
-    """Headers to overwrite on the request. `want_body` has Envoy buffer the body and send it too."""
+    """Headers to overwrite on the request. `want_body` has Envoy buffer the body and send it too; `reroute` has it
+    choose the route anew."""
 
     set_headers: SetHeaders = ()
     want_body: bool = False
+    reroute: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,13 +1,16 @@
 """One request as a state machine: events in, answers out. Synchronous, no I/O.
 
-              RequestHeaders            RequestBody        ResponseTrailers
-    FRESH     -> PLACED | WANTS_BODY    violation          violation
-    WANTS_BODY  violation               -> PLACED          -> PLACED (the client gave up its body)
-    PLACED      violation               -> PLACED (as is)  -> PLACED
-    READING     violation               violation          violation
+              RequestHeaders            RequestBody        ResponseTrailers    ResponseHeaders      ResponseBody
+    FRESH     -> PLACED | WANTS_BODY    violation          violation           -> LEARNING | OVER   violation
+    WANTS_BODY  violation               -> PLACED          -> PLACED (*)       violation            violation
+    PLACED      violation               -> PLACED (as is)  -> PLACED           violation            violation
+    READING     violation               violation          violation           violation            violation
+    LEARNING    violation               violation          violation           violation            -> LEARNING | OVER
 
 The first two may go by way of READING: the answer is a Later, and its `resume` makes the step that was due, once. A
 stream that was closed while it read is not placed any more.
+(*) The client gave up its body. A stream is about one request, or about what its answer teaches: OVER then, which asks
+the transport to end the stream (OK). Envoy lets the rest of the answer pass untouched.
 
 The in-flight slot taken by a placement is given back exactly once, by `close`, whatever happened before: Envoy keeps
 the stream open until the client's response has ended (`response_trailer_mode: SEND`).
@@ -32,6 +35,8 @@ from homing.ext_proc.events import (
     Reject,
     RequestBodyReceived,
     RequestHeadersReceived,
+    ResponseBodyReceived,
+    ResponseHeadersReceived,
     ResponseTrailersReceived,
     SetHeaders,
     TrailersAnswer,
@@ -45,6 +50,8 @@ class Stage(Enum):
     READING = auto()
     WANTS_BODY = auto()
     PLACED = auto()
+    LEARNING = auto()
+    OVER = auto()
     CLOSED = auto()
 
 
@@ -65,6 +72,9 @@ class Routed(Protocol):
     @property
     def want_body(self) -> bool: ...
 
+    @property
+    def reroute(self) -> bool: ...
+
     def rewrite(self, body: bytes) -> BodyAnswer | Reject | Reading[BodyAnswer | Reject]:
         """The body's turn, where it was wanted."""
 
@@ -72,10 +82,20 @@ class Routed(Protocol):
         """The request has ended. Called exactly once."""
 
 
+class Learner(Protocol):
+    """Waits for what an answer tells."""
+
+    def hear(self, piece: bytes) -> bool:
+        """Whether it has heard enough."""
+
+
 class Router(Protocol):
     """Decides about requests; the exchange only keeps the protocol."""
 
     def route(self, request: RequestHeadersReceived) -> Routed | Reading[Routed]: ...
+
+    def learn(self, answer: ResponseHeadersReceived) -> Learner | None:
+        """Who is to hear the body; None where the headers say all there is."""
 
     def violated(self, stage: Stage, event: Event) -> None:
         """Envoy sent what the stage does not foresee."""
@@ -84,13 +104,19 @@ class Router(Protocol):
 class Exchange:
     """One stream. `receive` answers each event; `close` when the stream is over, however it ended."""
 
-    __slots__ = ("_due", "_routed", "_router", "stage")
+    __slots__ = ("_due", "_learner", "_routed", "_router", "stage")
 
     def __init__(self, router: Router) -> None:
         self._router = router
         self._routed: Routed | None = None
         self._due: Callable[[], Answer] | None = None
+        self._learner: Learner | None = None
         self.stage = Stage.FRESH
+
+    @property
+    def over(self) -> bool:
+        """Nothing more is wanted: the stream is to be ended."""
+        return self.stage is Stage.OVER
 
     def receive(self, event: Event) -> Answer | Later:
         stage = self.stage
@@ -103,6 +129,14 @@ class Exchange:
         if type(event) is ResponseTrailersReceived and stage in (Stage.PLACED, Stage.WANTS_BODY):
             self.stage = Stage.PLACED
             return TrailersAnswer()
+        if type(event) is ResponseHeadersReceived and stage is Stage.FRESH:
+            self._learner = self._router.learn(event)
+            self.stage = Stage.OVER if self._learner is None else Stage.LEARNING
+            return _unchanged(event)
+        if type(event) is ResponseBodyReceived and stage is Stage.LEARNING:
+            assert self._learner is not None
+            self.stage = Stage.OVER if self._learner.hear(event.body) else Stage.LEARNING
+            return _unchanged(event)
         self._router.violated(stage, event)
         return _unchanged(event)
 
@@ -125,7 +159,7 @@ class Exchange:
         self._routed = routed
         want_body = routed.want_body and event.has_body
         self.stage = Stage.WANTS_BODY if want_body else Stage.PLACED
-        return HeadersAnswer(routed.set_headers, want_body)
+        return HeadersAnswer(routed.set_headers, want_body, routed.reroute)
 
     def _body(self, event: RequestBodyReceived) -> Answer | Later:
         self.stage = Stage.PLACED
@@ -160,5 +194,9 @@ def _unchanged(event: Event) -> Answer:
             return BodyAnswer()
         case ResponseTrailersReceived():
             return TrailersAnswer()
+        case ResponseHeadersReceived():
+            return OtherAnswer("response_headers")
+        case ResponseBodyReceived():
+            return OtherAnswer("response_body")
         case OtherReceived(kind):
             return OtherAnswer(kind)

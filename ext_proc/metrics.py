@@ -25,6 +25,7 @@ COUNTERS = {
     "rehomed": ("homing_rehomed", "Sessions whose home was corrected by who really served", ("pool",)),
     "keyless": ("homing_keyless", "Requests without a session's id, by what their history told", ("outcome",)),
     "closed": ("homing_sessions_closed", "Sessions ended by word, not by idle time", ("by",)),
+    "learned": ("homing_learned", "Places that an answer told: of a response, of an engine's session", ("pool",)),
     "rejected": ("homing_rejected", "Requests refused by the picker", ("reason",)),
     "odd_ids": ("homing_odd_session_ids", "Session ids that are long, duplicated, empty or not ASCII", ("kind",)),
     "violations": ("homing_protocol_violations", "Messages from Envoy that the stage did not foresee", ("stage",)),

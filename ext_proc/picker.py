@@ -10,19 +10,25 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from homing.core import responses
 from homing.core.config import Config
 from homing.core.fleet import Fleet
-from homing.core.history import Said, header_safe
+from homing.core.history import Said, header_safe, read
 from homing.core.placement.home import Arrival, Decision, Placer, Ref
 from homing.core.placement.load import Place
 from homing.core.placement.pools import EMPTY, CompiledFleet, CompiledPool
+from homing.core.prefix.prompt import Prompt
 from homing.core.session import KEY_ID_BYTES, SessionKey
-from homing.ext_proc.events import Event, Headers, RequestHeadersReceived
+from homing.ext_proc.events import Event, Headers, RequestHeadersReceived, ResponseHeadersReceived
 from homing.ext_proc.exchange import Stage
+from homing.ext_proc.learning import ResponseLearner, learn
 from homing.ext_proc.outcomes import Outcome
+from homing.ext_proc.prefixes import Prefixes
+from homing.ext_proc.response_requests import ResponsesRequest, ResponseVisit
 from homing.ext_proc.routed import RoutedRequest, UnnamedRequest
+from homing.ext_proc.tokenizing import Sent
 
-CONVERSATION_PATHS = (b"/v1/chat/completions", b"/v1/messages", b"/v1/responses")
+CONVERSATION_PATHS = (b"/v1/chat/completions", b"/v1/messages", responses.PATH)
 
 
 @dataclass(slots=True)
@@ -38,6 +44,7 @@ class Counts:
     fallbacks: Counter[str] = field(default_factory=Counter)  # pool: requests that Envoy placed alone
     keyless: Counter[str] = field(default_factory=Counter)  # what became of requests known by their history only
     closed: Counter[str] = field(default_factory=Counter)  # by whom
+    learned: Counter[str] = field(default_factory=Counter)  # pool: places that an answer told
     rehomed: Counter[str] = field(default_factory=Counter)  # pool: homes corrected by an outcome
 
 
@@ -59,6 +66,7 @@ class Picker:
         clock: Callable[[], float],
         ttft: TtftSink,
         tenant_header: str | None = None,
+        prefixes: Prefixes | None = None,
     ) -> None:
         self.placer = placer
         self.counts = Counts()
@@ -67,12 +75,15 @@ class Picker:
         self.tenant_header = tenant_header
         self._clock = clock
         self._ttft = ttft
+        self._prefixes = prefixes
         self._fields: tuple[str, ...] = ()
         self._recognises = False
 
     def configure(self, config: Config) -> None:
         """What the file says of sessions and tenants, as of now."""
         sessions = config.sessions
+        if self._prefixes is not None:
+            self._prefixes.configure(config)
         self.placer.homes.limit(sessions.ttl_s, sessions.max)
         self.placer.chains.limit(sessions.ttl_s, sessions.max)
         self._fields, self._recognises = sessions.body_fields, sessions.history
@@ -83,6 +94,8 @@ class Picker:
         """The fleet as of now. Pools that did not change keep their tables; who is gone leaves the metrics."""
         before, self.fleet = self.fleet, CompiledFleet.of(fleet, self.fleet)
         self.version = fleet.version
+        if self._prefixes is not None:
+            self._prefixes.adopt(fleet)
         for place in before.fit() - self.fleet.fit():  # when it is back it is most likely a new process, and cold
             self.placer.prefixes.forget(place)
         for place in before.places() - self.fleet.places():
@@ -97,10 +110,15 @@ class Picker:
         key = self._session_key(headers)
         self._count_odd(headers, key)
         closing = key if headers.get("x-session-close", b"").lower() == b"true" else None
+        path = headers.get(":path", b"")
+        if (response_id := responses.named_by(path)) is not None:
+            return self._visit(pool, key, response_id, closing)
         if pool is None:  # a list of models, or an unknown one: Envoy's own route answers it
             return RoutedRequest(self, None, None, request.model, key, closing=closing)
         given = "x-homing-given" in headers
         hint, expires = headers.get("x-homing-model"), headers.get("x-homing-expires")
+        if key.session and request.has_body and path.partition(b"?")[0].endswith(responses.PATH):
+            return ResponsesRequest(self, pool, request.model, key, given, hint, closing, expires)
         if not given and key.session and self._reads(request):
             return UnnamedRequest(self, pool, None, request.model, key, hint, closing, expires)
         # no id: not through our filters; one minted from nothing would be the same for everybody.
@@ -110,11 +128,35 @@ class Picker:
         self._begin(pool, decision)
         return RoutedRequest(self, pool, decision, request.model, key, hint, closing, expires)
 
-    def fields(self) -> tuple[str, ...]:
-        return self._fields
+    def learn(self, answer: ResponseHeadersReceived) -> ResponseLearner | None:
+        return learn(answer, self)
 
-    def seed(self, pool: CompiledPool, key: SessionKey) -> bytes:
-        return self.placer.seed(pool.pool.id, key.tenant)
+    def remember(self, pool_id: str, key: SessionKey, replica_id: str) -> None:
+        self.counts.learned[pool_id] += 1
+        self.placer.remember(pool_id, key, replica_id, self._clock())
+
+    def forget(self, pool_id: str, key: SessionKey) -> None:
+        if self.placer.forget(pool_id, key, self._clock()):
+            self.counts.closed["engine"] += 1
+
+    def read(self, pool: CompiledPool, key: SessionKey, body: bytes) -> Said:
+        if not self._recognises:
+            return Said()
+        return read(body, self._fields, self.placer.seed(pool.pool.id, key.tenant))
+
+    def place_given(self, pool: CompiledPool, key: SessionKey) -> Decision | None:
+        decision = self.placer.place(pool, Arrival(key, given=True), self._clock())
+        self._begin(pool, decision)
+        return decision
+
+    def place_after(self, pool: CompiledPool, key: SessionKey, given: bool, previous: bytes) -> Decision | None:
+        now = self._clock()
+        holder = self.placer.holder(pool, responses.key(key.tenant, previous), now)
+        if holder is None:
+            return None
+        decision = self.placer.place_with(pool, Arrival(key, given), holder, now)
+        self._begin(pool, decision)
+        return decision
 
     def place_said(self, pool: CompiledPool, key: SessionKey, said: Said) -> tuple[SessionKey, Decision | None]:
         """By the id that the body names, else by its history, else as a new session."""
@@ -133,6 +175,11 @@ class Picker:
         self._begin(pool, decision)
         return key, decision
 
+    def sent(self, pool: CompiledPool, decision: Decision, prompt: Prompt, body: bytes) -> None:
+        if self._prefixes is not None:
+            sent = Sent(decision.place, decision.endpoints[0], pool.pool.served_name, prompt, body)
+            self._prefixes.learner.offer(sent)
+
     def rejected(self, why: str) -> None:
         self.counts.rejected[why] += 1
 
@@ -140,8 +187,24 @@ class Picker:
         """The id of a session that is closed may lead to any pool, so it is forgotten in all."""
         if place is not None:
             self.placer.load.end(place)
-        if closing is not None and self.placer.close(self.fleet.by_id.values(), closing):
+        if closing is not None and self.placer.close(self.fleet.by_id.values(), closing, self._clock()):
             self.counts.closed["client"] += 1
+
+    def _visit(
+        self, pool: CompiledPool | None, key: SessionKey, response_id: bytes, closing: SessionKey | None
+    ) -> ResponseVisit:
+        """To the replica that has the response. An id that nobody knows is the engine's to refuse: the first pool's,
+        where there are several."""
+        pools = list(self.fleet.by_id.values()) if pool is None else [pool]
+        decision, now, named = None, self._clock(), responses.key(key.tenant, response_id)
+        for candidate in pools:
+            if (holder := self.placer.holder(candidate, named, now)) is not None:
+                pool, decision = candidate, self.placer.visit(candidate, holder)
+                break
+        pool = pool or next(iter(pools), None)
+        if pool is not None:
+            self._begin(pool, decision)
+        return ResponseVisit(self, pool, decision, None, key, closing=closing)
 
     def _begin(self, pool: CompiledPool, decision: Decision | None) -> None:
         self.counts.decisions[pool.pool.id, decision.reason if decision else "none"] += 1

@@ -31,6 +31,8 @@ from homing.ext_proc.exchange import Exchange
 from homing.ext_proc.feed import Feed, follow
 from homing.ext_proc.metrics import PickerCollector, Ttft
 from homing.ext_proc.picker import Picker
+from homing.ext_proc.prefix_metrics import PrefixCollector
+from homing.ext_proc.prefixes import Prefixes
 from homing.ext_proc.transport import Transport
 
 GRACE_S = 1.0
@@ -51,25 +53,27 @@ class Options:
     transport: Literal["h2", "grpc"] = "h2"
 
 
-def build_picker(config: Config, registry: CollectorRegistry) -> Picker:
+def build_picker(config: Config, registry: CollectorRegistry, prefixes: Prefixes) -> Picker:
     placer = Placer(
         Homes(config.sessions.ttl_s, config.sessions.max),
         Chains(config.sessions.ttl_s, config.sessions.max),
         Load(),
         secret=secrets.token_bytes(16),
         break_tie=Random().randrange,
-        prefixes=Index(),
+        prefixes=prefixes.index,
     )
-    picker = Picker(placer, clock=time.monotonic, ttft=Ttft(registry))
+    picker = Picker(placer, clock=time.monotonic, ttft=Ttft(registry), prefixes=prefixes)
     picker.configure(config)
     registry.register(PickerCollector(picker))
+    registry.register(PrefixCollector(prefixes))
     return picker
 
 
 async def run(config: Config, options: Options) -> None:
     """Until SIGTERM or SIGINT. Raises OSError when an address cannot be had."""
     registry = CollectorRegistry()
-    picker = build_picker(config, registry)
+    prefixes = Prefixes(Index())
+    picker = build_picker(config, registry, prefixes)
     transport = _transport(options, picker)
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -81,9 +85,11 @@ async def run(config: Config, options: Options) -> None:
         await transport.start()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(server.serve([listener]))
+            feeding = tasks.create_task(prefixes.run())
             following = tasks.create_task(_follow(config, options, picker, _adopting(picker, transport, tasks)))
             await ended.wait()
             following.cancel()
+            feeding.cancel()
             await transport.stop(GRACE_S)
             server.should_exit = True
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Protocol
 
 from homing.core.chat import NotAnObjectError, model_of, with_model
-from homing.core.history import Said, read
+from homing.core.history import Said
 from homing.core.placement.home import Decision
 from homing.core.placement.load import Place
 from homing.core.placement.pools import CompiledPool
+from homing.core.prefix.prompt import Prompt
 from homing.core.session import SessionKey
 from homing.ext_proc.events import BodyAnswer, Reject, SetHeaders
 
@@ -22,11 +23,11 @@ class Desk(Protocol):
     def place_said(self, pool: CompiledPool, key: SessionKey, said: Said) -> tuple[SessionKey, Decision | None]:
         """Places by what the body says. The key is the one that it was placed by."""
 
-    def fields(self) -> tuple[str, ...]:
-        """The body's members that may name a session."""
+    def read(self, pool: CompiledPool, key: SessionKey, body: bytes) -> Said:
+        """What the body says of its conversation. Raises NotAnObjectError."""
 
-    def seed(self, pool: CompiledPool, key: SessionKey) -> bytes:
-        """What keeps histories of pools and tenants apart."""
+    def sent(self, pool: CompiledPool, decision: Decision, prompt: Prompt, body: bytes) -> None:
+        """The prompt goes to where it was placed, in this body."""
 
     def rejected(self, why: str) -> None: ...
 
@@ -64,6 +65,11 @@ class RoutedRequest:
         return _told(self._decision, self._key, self._expires)
 
     @property
+    def reroute(self) -> bool:
+        """Whether Envoy is to choose the route anew."""
+        return False
+
+    @property
     def want_body(self) -> bool:
         """Only a request that names an alias has to be changed."""
         return self._pool is not None and self._model in self._pool.pool.aliases
@@ -82,7 +88,9 @@ class RoutedRequest:
             return BodyAnswer()
 
     def release(self) -> None:
-        self._desk.release(self._decision.place if self._decision else None, self._closing)
+        place, minted = (self._decision.place, self._decision.session) if self._decision else (None, None)
+        closing = self._closing.named(minted) if self._closing is not None and minted is not None else self._closing
+        self._desk.release(place, closing)
 
 
 class UnnamedRequest(RoutedRequest):
@@ -103,15 +111,27 @@ class UnnamedRequest(RoutedRequest):
         answer = super().rewrite(body) if super().want_body else BodyAnswer()
         if isinstance(answer, Reject):
             return answer
+        key, self._decision = self._place(self._pool, body)
+        if self._closing is not None:
+            self._closing = key
+        return BodyAnswer(answer.body, self._told(key))
+
+    def _place(self, pool: CompiledPool, body: bytes) -> tuple[SessionKey, Decision | None]:
         try:
-            said = read(body, self._desk.fields(), self._desk.seed(self._pool, self._key))
+            said = self._desk.read(pool, self._key, body)
         except NotAnObjectError:
             said = Said()
-        key, self._decision = self._desk.place_said(self._pool, self._key, said)
+        key, decision = self._desk.place_said(pool, self._key, said)
+        if said.prompt is not None and decision is not None:
+            self._desk.sent(pool, decision, said.prompt, body)
+        return key, decision
+
+    def _told(self, key: SessionKey) -> SetHeaders:
         headers = _told(self._decision, key, self._expires)
-        if key is not self._key and self._decision is not None:  # the body named the session: the answer does too
-            headers = (*headers, ("x-session-id", key.session), ("x-homing-key", key.text))
-        return BodyAnswer(answer.body, headers)
+        if key is self._key or self._decision is None:
+            return headers
+        # the body named the session: the answer does too
+        return (*headers, ("x-session-id", key.session), ("x-homing-key", key.text))
 
 
 def _told(decision: Decision | None, key: SessionKey, expires: bytes | None) -> SetHeaders:

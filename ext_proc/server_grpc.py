@@ -89,6 +89,8 @@ class GrpcTransport:
                     await answer.wait
                     answer = answer.resume()
                 await context.write(codec.encode(answer))
+                if exchange.over:
+                    break
         except codec.MalformedMessageError as error:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
         finally:  # also when Envoy resets the stream: the handler is cancelled then

@@ -11,7 +11,7 @@ import grpc
 from envoy.service.ext_proc.v3.external_processor_pb2 import ProcessingRequest, ProcessingResponse
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from homing.ext_proc.events import BodyAnswer, Event, RequestHeadersReceived, SetHeaders
+from homing.ext_proc.events import BodyAnswer, Event, RequestHeadersReceived, ResponseHeadersReceived, SetHeaders
 from homing.ext_proc.exchange import Exchange, Reading, Stage
 from homing.ext_proc.outcomes import Outcome
 from homing.ext_proc.server_grpc import GrpcTransport
@@ -44,6 +44,9 @@ class FakeRouter:
         self.held += 1
         return FakeRouted(self)
 
+    def learn(self, answer: ResponseHeadersReceived) -> None:
+        """The headers say all there is."""
+
     def violated(self, stage: Stage, event: Event) -> None:
         self.violations.append(stage)
 
@@ -53,6 +56,7 @@ class FakeRouted:
     router: FakeRouter
     set_headers: SetHeaders = (("x-homing-decision", b"home"),)
     want_body: bool = True
+    reroute: bool = False
 
     def rewrite(self, body: bytes) -> BodyAnswer:
         return BodyAnswer(body[::-1])

@@ -45,6 +45,11 @@ HEALTH_PATH = Text(
     r"/[!$-~]{0,255}", 'a path that begins with /, up to 256 printable ASCII characters, no " # or blank'
 )
 
+EVENTS_ENDPOINT = Text(
+    r"(tcp://([A-Za-z0-9.:_-]|\[|\]|\{host\}|\{id\}){1,255}:[0-9]{1,5}|ipc://([!-z|~]|\{host\}|\{id\}){1,100})",
+    "tcp://HOST:PORT or ipc://PATH; in it {host} is the replica's host, and {id} its id",
+)
+
 PoolId = Annotated[str, PlainValidator(POOL_ID)]
 ModelName = Annotated[str, PlainValidator(MODEL_NAME)]
 SwitchValue = Annotated[bool, PlainValidator(Switch())]
@@ -52,6 +57,7 @@ HeaderName = Annotated[str, PlainValidator(FieldName())]
 BodyField = Annotated[str, PlainValidator(Choice((*BODY_FIELDS, "user")))]
 SessionHeaderName = Annotated[str, PlainValidator(SessionHeader())]
 LoopbackAddress = Annotated[Address, PlainValidator(LOOPBACK_ONLY)]
+EventsEndpoint = Annotated[str, PlainValidator(EVENTS_ENDPOINT)]
 Threshold = Annotated[int, PlainValidator(Integer(1, 100))]
 
 
@@ -67,10 +73,22 @@ class ReplicaConfig(_Keys):
     weight: Annotated[int, PlainValidator(Integer(1, 128))] = 1
 
 
+class EngineConfig(_Keys):
+    """What the engines of a pool offer beside their API. Empty: nothing."""
+
+    kv_events: EventsEndpoint = ""
+    replay: EventsEndpoint = ""
+
+    @property
+    def endpoints(self) -> tuple[str, str]:
+        return self.kv_events, self.replay
+
+
 class _PoolKeys(_Keys):
     aliases: Annotated[tuple[ModelName, ...], BeforeValidator(ListOf("model names", 0, 64))] = ()
     replicas: Annotated[tuple[ReplicaConfig, ...], BeforeValidator(ListOf("replicas", 1, 1000))]
     hash: Annotated[HashPolicy, PlainValidator(Choice(("ring", "maglev")))] = "ring"
+    engine: EngineConfig = Field(default_factory=EngineConfig)
 
 
 class PoolSection(_PoolKeys):
@@ -85,6 +103,7 @@ class PoolSection(_PoolKeys):
             aliases=self.aliases,
             replicas=self.replicas,
             hash=self.hash,
+            engine=self.engine,
         )
 
 

@@ -30,6 +30,7 @@ class Reason(StrEnum):
     HOME = "home"  # a known session, at home
     HASH = "hash"  # a client's id seen for the first time (or after a restart): the hash's owner
     HISTORY = "history"  # no id, but its earlier turns were seen: where they were served
+    RESPONSE = "response"  # goes on from a response, or asks for one: the only replica that has it
     MOVED = "moved"  # its home cannot serve it any more: now lives with the next on the hash
 
 
@@ -119,14 +120,40 @@ class Placer:
         self.chains.put(history, target.id, now)
         return recognition, self._begin(pool, key, target, now, Reason.HISTORY if residents else Reason.NEW)
 
+    def holder(self, pool: CompiledPool, key: SessionKey, now: float) -> Replica | None:
+        """The replica that alone has what `key` names, if it is known and serves. Counts as use."""
+        digest = key.digest(pool.pool.id, self._secret)
+        replica_id = self.homes.get(digest, now)
+        if replica_id is None or (replica := pool.member(replica_id)) is None or not filters.serves_its_own(replica):
+            return None
+        self.homes.put(digest, replica_id, now)
+        return replica
+
+    def place_with(self, pool: CompiledPool, arrival: Arrival, holder: Replica, now: float) -> Decision:
+        """A turn of a session that only `holder` can serve: the session lives there from now on."""
+        if not arrival.given:
+            return self._begin(pool, arrival.key, holder, now, Reason.RESPONSE)
+        digest = arrival.key.digest(pool.pool.id, self._secret)
+        return self._settle(pool, Reason.RESPONSE, holder, arrival.key.text, digest, now)
+
+    def visit(self, pool: CompiledPool, holder: Replica) -> Decision:
+        """A request that is no turn, for `holder` alone: moves nobody, whatever becomes of it."""
+        return Decision(Reason.RESPONSE, (pool.pool.id, holder.id), (holder.address,), Ref(b"", holder.id))
+
+    def remember(self, pool_id: str, key: SessionKey, replica_id: str, now: float) -> None:
+        """What `key` names lives at `replica_id`: an answer said so."""
+        self.homes.put(key.digest(pool_id, self._secret), replica_id, now)
+
+    def forget(self, pool_id: str, key: SessionKey, now: float) -> bool:
+        return self.homes.forget(key.digest(pool_id, self._secret), now)
+
     def seed(self, pool_id: str, tenant: bytes) -> bytes:
         """What keeps histories of pools and tenants apart."""
         return b"\0".join((self._secret, pool_id.encode(), tenant))
 
-    def close(self, pools: Iterable[CompiledPool], key: SessionKey) -> bool:
+    def close(self, pools: Iterable[CompiledPool], key: SessionKey, now: float) -> bool:
         """The session has ended: its homes in `pools` are forgotten. Whether there was one."""
-        forgotten = [self.homes.forget(key.digest(pool.pool.id, self._secret)) for pool in pools]
-        return any(forgotten)
+        return sum(self.forget(pool.pool.id, key, now) for pool in pools) > 0
 
     def residents(self, pools: Iterable[CompiledPool], now: float) -> Iterator[Place]:
         """Where each session lives, one after the other. There may be many: take some at a time."""

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from homing.core.placement.load import Place
-from homing.core.prefix.blocks import HeldBlocks, chain
+from homing.core.prefix.blocks import HeldBlocks
 from homing.core.prefix.learned import LearnedPrompts
 from homing.core.prefix.placed import PlacedPrompts
 from homing.core.prefix.prompt import Prompt
@@ -54,6 +53,10 @@ class Index:
     def __init__(self) -> None:
         self._pools: dict[str, PoolPrefixes] = {}
 
+    @property
+    def pools(self) -> Mapping[str, PoolPrefixes]:
+        return self._pools
+
     def pool(self, pool_id: str) -> PoolPrefixes:
         pool = self._pools.get(pool_id)
         if pool is None:
@@ -74,12 +77,6 @@ class Index:
             return 0
         depth = pool.learned.depth(prompt)
         return prompt.total - (prompt.tokens[depth - 1] if depth else 0)
-
-    def learn(self, pool_id: str, prompt: Prompt, token_ids: Sequence[int], salt: bytes = b"") -> None:
-        """What an engine's tokenizer made of the prompt."""
-        pool = self.pool(pool_id)
-        chains = {size: array("Q", chain(token_ids, size, salt)) for size in pool.blocks.block_sizes}
-        pool.learned.learn(prompt, chains, len(token_ids))
 
     def resize(self, place: Place, capacity_tokens: int) -> None:
         """How much the replica's cache holds, as its engine says."""

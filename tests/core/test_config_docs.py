@@ -19,6 +19,9 @@ ROW = re.compile(r"^\| `(?P<key>[^`]+)` \| (?P<default>[^|]+) \| (?P<allowed>[^|
 WORDS = {
     "pools.<id>.served_name": "the pool's id",
     "pools.<id>.aliases": "none",
+    "pools.<id>.engine": "its keys' defaults",
+    "pools.<id>.engine.kv_events": "absent",
+    "pools.<id>.engine.replay": "absent",
     "sessions": "its keys' defaults",
     "health": "its keys' defaults",
     "tenants": "absent",

@@ -4,6 +4,7 @@ import pytest
 
 from homing.core.config import ConfigError, Problem, parse
 from homing.core.config.kinds import SessionHeader
+from homing.core.config.models import PoolSection
 
 REPLICA = "{id: r, address: 'h:1'}"
 POOL = f"pools: {{a: {{replicas: [{REPLICA}]}}}}"
@@ -22,6 +23,7 @@ POOL_ID = "a lower-case letter or digit, then up to 62 of a-z 0-9 . _ -; not beg
 REPLICA_ID = "a letter or digit, then up to 127 of A-Z a-z 0-9 . _ : -"
 MODEL_NAME = "1 to 256 printable ASCII characters, without blanks, double quotes or backslashes"
 PATH = 'a path that begins with /, up to 256 printable ASCII characters, no " # or blank'
+POOL_KEYS = ", ".join(PoolSection.model_fields)
 TOP_KEYS = "listen, admin, xds, api, expose_decisions, sessions, tenants, health, pools"
 
 
@@ -60,7 +62,7 @@ sessions:
             5,
             "pools.qwen-72b.alias",
             "an unknown key (did you mean aliases?)",
-            "aliases, replicas, hash, served_name",
+            POOL_KEYS,
         ),
         Problem("f", 9, "pools.qwen-72b.replicas[1].address", '"http://10.0.1.12:8000"', ENDPOINT),
         Problem("f", 10, "pools.qwen-72b.replicas[1].weight", "0", "an integer from 1 to 128"),
@@ -162,7 +164,7 @@ def test_a_key_outside_the_pools_is_refused(section, key, found, allowed):
         ("{}", "pools", "an empty mapping", "a mapping of 1 to 200 pools"),
         ("[]", "pools", "an empty list", "a mapping of 1 to 200 pools"),
         ("", "pools", "nothing", "a mapping of 1 to 200 pools"),
-        ("{a: }", "pools.a", "nothing", "a mapping with keys of aliases, replicas, hash, served_name"),
+        ("{a: }", "pools.a", "nothing", f"a mapping with keys of {POOL_KEYS}"),
         ("{a: {}}", "pools.a.replicas", "nothing", "a list of 1 to 1000 replicas"),
         ("{a: {replicas: []}}", "pools.a.replicas", "an empty list", "a list of 1 to 1000 replicas"),
         ("{a: {replicas: {id: r}}}", "pools.a.replicas", "a mapping", "a list of 1 to 1000 replicas"),
@@ -201,13 +203,13 @@ def test_a_key_outside_the_pools_is_refused(section, key, found, allowed):
             f"{{a: {{'[key]': 1, replicas: [{REPLICA}]}}}}",
             'pools.a."[key]"',
             "an unknown key",
-            "aliases, replicas, hash, served_name",
+            POOL_KEYS,
         ),
         (
             f"{{replicas: {{replica: 1, replicas: [{REPLICA}]}}}}",
             "pools.replicas.replica",
             "an unknown key (did you mean replicas?)",
-            "aliases, replicas, hash, served_name",
+            POOL_KEYS,
         ),
     ],
 )

@@ -30,18 +30,23 @@ class HomesModel(RuleBasedStateMachine):
     def begin(self, bound: int):
         self.bound, self.now = bound, 1000.0
         self.homes = Homes(TTL_S, bound)
-        self.model: dict[bytes, tuple[str, float, str | None]] = {}  # in the order of use
+        self.model: dict[bytes, tuple[str, float, str | None, int]] = {}  # in the order of use
         self.evicted = 0
         return multiple(*(b"digest-%d" % i for i in range(8)))
 
-    def living(self) -> dict[bytes, tuple[str, float, str | None]]:
+    def living(self) -> dict[bytes, tuple[str, float, str | None, int]]:
         return {key: entry for key, entry in self.model.items() if self.now - entry[1] < TTL_S}
 
-    @rule(digest=digests, home=st.sampled_from("abc"), heir=st.none() | st.sampled_from("xyz"))
-    def put(self, digest: bytes, home: str, heir: str | None):
-        self.homes.put(digest, home, self.now, heir)
+    @rule(
+        digest=digests,
+        home=st.sampled_from("abc"),
+        heir=st.none() | st.sampled_from("xyz"),
+        tokens=st.integers(0, 10**9),
+    )
+    def put(self, digest: bytes, home: str, heir: str | None, tokens: int):
+        self.homes.put(digest, home, self.now, heir, tokens)
         self.model.pop(digest, None)
-        self.model[digest] = (home, self.now, heir)
+        self.model[digest] = (home, self.now, heir, tokens)
         self.model = self.living()
         if len(self.model) > self.bound:
             del self.model[next(iter(self.model))]
@@ -49,7 +54,7 @@ class HomesModel(RuleBasedStateMachine):
 
     @rule(digest=digests)
     def forget(self, digest: bytes):
-        self.homes.forget(digest)
+        self.homes.forget(digest, self.now)
         self.model.pop(digest, None)
 
     @rule(seconds=st.sampled_from([0.0, 0.5, TTL_S / 2, TTL_S - 0.001, TTL_S, 3 * TTL_S]))
@@ -61,13 +66,14 @@ class HomesModel(RuleBasedStateMachine):
         known = self.living().get(digest)
         assert self.homes.get(digest, self.now) == (known[0] if known else None)
         if known:
-            assert self.homes.heir(digest) == known[2]
+            assert (self.homes.heir(digest), self.homes.size(digest)) == (known[2], (known[1], known[3]))
 
     @invariant()
     def bounded(self):
         if hasattr(self, "homes"):
             assert len(self.living()) <= len(self.homes) <= self.bound
             assert self.homes.evicted == self.evicted
+            assert dict(self.homes.living(self.now)) == {key: entry[0] for key, entry in self.living().items()}
 
 
 TestHomesEqualTheirModel = HomesModel.TestCase
@@ -109,7 +115,7 @@ def test_the_dead_leave_while_others_come_and_are_not_evictions():
 
 def test_an_unknown_session_has_neither_home_nor_heir():
     homes = Homes(TTL_S, 10)
-    homes.forget(b"never seen")
+    assert not homes.forget(b"never seen", 0)
     assert (homes.get(b"never seen", 0), homes.heir(b"never seen"), len(homes)) == (None, None, 0)
 
 

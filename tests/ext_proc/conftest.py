@@ -1,4 +1,4 @@
-"""Asynchronous tests of the picker run on the loop that pickers run on; those of the transports with each of them."""
+"""Pickers, fresh for each test. Asynchronous tests run on the loop that pickers run on; transports in both kinds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,14 @@ from pathlib import Path
 import pytest
 import uvloop
 from picker_serving import Serving
+from picking import FILE, FLEET, Picking
 
+from homing.core.chains import Chains
+from homing.core.config import parse
+from homing.core.placement.home import Placer
+from homing.core.placement.load import Load
+from homing.core.session import Homes
+from homing.ext_proc.picker import Picker
 from homing.ext_proc.server_grpc import GrpcTransport
 from homing.ext_proc.server_h2 import H2Transport
 
@@ -38,3 +45,19 @@ async def serving(short_directory: Path, request: pytest.FixtureRequest) -> Asyn
     yield made
     await made.channel.close()
     await made.transport.stop(0)
+
+
+@pytest.fixture
+def picking() -> Picking:
+    return Picking()
+
+
+@pytest.fixture
+def recognising() -> Picking:
+    """As production is configured, over another tie-breaker: always the last of the cheapest."""
+    picking = Picking()
+    placer = Placer(Homes(100.0, 1000), Chains(100.0, 1000), Load(), b"secret", lambda n: n - 1)
+    picking.picker = Picker(placer, lambda: picking.now, picking)
+    picking.picker.configure(parse(FILE, "f"))
+    picking.picker.adopt(FLEET)
+    return picking

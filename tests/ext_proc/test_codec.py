@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from pathlib import Path
 
 import pytest
 from envoy.config.core.v3.base_pb2 import HeaderValueOption
@@ -13,7 +14,7 @@ from envoy.service.ext_proc.v3.external_processor_pb2 import CommonResponse, Pro
 from hypothesis import given
 from hypothesis import strategies as st
 
-from homing.ext_proc.codec import MalformedMessageError, decode, decode_outcomes, encode
+from homing.ext_proc.codec import CLUSTER, LEARN, REPLICA, MalformedMessageError, decode, decode_outcomes, encode
 from homing.ext_proc.events import (
     Answer,
     BodyAnswer,
@@ -23,6 +24,8 @@ from homing.ext_proc.events import (
     Reject,
     RequestBodyReceived,
     RequestHeadersReceived,
+    ResponseBodyReceived,
+    ResponseHeadersReceived,
     ResponseTrailersReceived,
     TrailersAnswer,
 )
@@ -104,7 +107,32 @@ def test_body_and_trailers():
     assert decoded(trailers) == ResponseTrailersReceived()
 
 
-OTHERS = ("response_headers", "response_body", "request_trailers")
+def test_an_answers_headers_say_who_serves_and_what_is_to_be_learned():
+    message = ProcessingRequest()
+    message.response_headers.headers.headers.add(key=":status", raw_value=b"200")
+    message.attributes["envoy.filters.http.ext_proc"].update(
+        {
+            "xds.cluster_name": "p",
+            "request.headers['x-homing-learn']": "response:",
+            "xds.upstream_host_metadata.filter_metadata['envoy.lb']['hash_key']": "gpu-0",
+        }
+    )
+    assert decoded(message) == ResponseHeadersReceived({":status": b"200"}, "response:", "p", "gpu-0")
+
+
+def test_a_piece_of_an_answer():
+    message = ProcessingRequest()
+    message.response_body.body = b"\xff{"
+    assert decoded(message) == ResponseBodyReceived(b"\xff{")
+
+
+def test_the_attributes_are_those_that_the_filter_sends():
+    filters = (Path(__file__).parents[2] / "envoy" / "filters.yaml.j2").read_text()
+    for name in (CLUSTER, LEARN, REPLICA):
+        assert name in filters
+
+
+OTHERS = ("request_trailers",)
 
 
 @pytest.mark.parametrize("kind", OTHERS)
@@ -117,7 +145,7 @@ def test_what_is_not_asked_for_is_answered_in_kind(kind: str):
 
 def test_every_request_of_envoys_proto_is_known():
     """A new one would be answered by a field that ProcessingResponse may not have."""
-    ours = {"request_headers", "request_body", "response_trailers", *OTHERS}
+    ours = {"request_headers", "request_body", "response_headers", "response_body", "response_trailers", *OTHERS}
     assert {f.name for f in ProcessingRequest.DESCRIPTOR.oneofs_by_name["request"].fields} == ours
 
 

@@ -20,6 +20,8 @@ from homing.ext_proc.events import (
     Reject,
     RequestBodyReceived,
     RequestHeadersReceived,
+    ResponseBodyReceived,
+    ResponseHeadersReceived,
     ResponseTrailersReceived,
     SetHeaders,
     TrailersAnswer,
@@ -31,7 +33,10 @@ HEADERS = RequestHeadersReceived({}, "model")
 NO_BODY = RequestHeadersReceived({}, "model", has_body=False)
 BODY = RequestBodyReceived(b"body")
 TRAILERS = ResponseTrailersReceived()
-OTHER = OtherReceived("response_headers")
+OTHER = OtherReceived("request_trailers")
+ANSWER_HEADERS = ResponseHeadersReceived({}, "response:", "p", "gpu-0")
+ANSWER_BODY = ResponseBodyReceived(b"piece")
+LEARN_HEADERS, LEARN_BODY = OtherAnswer("response_headers"), OtherAnswer("response_body")
 
 
 @dataclass
@@ -39,6 +44,7 @@ class FakeRouted:
     want_body: bool = False
     rewritten: BodyAnswer | Reject = field(default_factory=lambda: BodyAnswer(b"rewritten"))
     set_headers: SetHeaders = SET
+    reroute: bool = False
     bodies: list[bytes] = field(default_factory=list)
     released: int = 0
 
@@ -51,10 +57,25 @@ class FakeRouted:
 
 
 @dataclass
+class FakeLearner:
+    """Has heard enough after `pieces`."""
+
+    pieces: int = 1
+
+    def hear(self, piece: bytes) -> bool:
+        self.pieces -= 1
+        return self.pieces <= 0
+
+
+@dataclass
 class FakeRouter:
     routed: FakeRouted
     requests: list[RequestHeadersReceived] = field(default_factory=list)
     violations: list[tuple[Stage, Event]] = field(default_factory=list)
+    learner: FakeLearner | None = None
+
+    def learn(self, answer: ResponseHeadersReceived) -> FakeLearner | None:
+        return self.learner
 
     def route(self, request: RequestHeadersReceived) -> FakeRouted:
         self.requests.append(request)
@@ -75,19 +96,19 @@ TABLE = [
     (Stage.FRESH, NO_BODY, HeadersAnswer(SET), Stage.PLACED, False),
     (Stage.FRESH, BODY, BodyAnswer(), Stage.FRESH, True),
     (Stage.FRESH, TRAILERS, TrailersAnswer(), Stage.FRESH, True),
-    (Stage.FRESH, OTHER, OtherAnswer("response_headers"), Stage.FRESH, True),
+    (Stage.FRESH, OTHER, OtherAnswer("request_trailers"), Stage.FRESH, True),
     (Stage.WANTS_BODY, HEADERS, HeadersAnswer(), Stage.WANTS_BODY, True),
     (Stage.WANTS_BODY, BODY, BodyAnswer(b"rewritten"), Stage.PLACED, False),
     (Stage.WANTS_BODY, TRAILERS, TrailersAnswer(), Stage.PLACED, False),
-    (Stage.WANTS_BODY, OTHER, OtherAnswer("response_headers"), Stage.WANTS_BODY, True),
+    (Stage.WANTS_BODY, OTHER, OtherAnswer("request_trailers"), Stage.WANTS_BODY, True),
     (Stage.PLACED, HEADERS, HeadersAnswer(), Stage.PLACED, True),
     (Stage.PLACED, BODY, BodyAnswer(), Stage.PLACED, False),
     (Stage.PLACED, TRAILERS, TrailersAnswer(), Stage.PLACED, False),
-    (Stage.PLACED, OTHER, OtherAnswer("response_headers"), Stage.PLACED, True),
+    (Stage.PLACED, OTHER, OtherAnswer("request_trailers"), Stage.PLACED, True),
     (Stage.CLOSED, HEADERS, HeadersAnswer(), Stage.CLOSED, True),
     (Stage.CLOSED, BODY, BodyAnswer(), Stage.CLOSED, True),
     (Stage.CLOSED, TRAILERS, TrailersAnswer(), Stage.CLOSED, True),
-    (Stage.CLOSED, OTHER, OtherAnswer("response_headers"), Stage.CLOSED, True),
+    (Stage.CLOSED, OTHER, OtherAnswer("request_trailers"), Stage.CLOSED, True),
 ]
 
 
@@ -200,19 +221,60 @@ def test_a_message_while_it_reads_is_a_violation_answered_in_kind():
     assert later.resume() == HeadersAnswer(SET)
 
 
+@pytest.mark.parametrize(
+    "stage", [s for s in Stage if s not in (Stage.FRESH, Stage.READING, Stage.LEARNING, Stage.OVER)]
+)
+def test_an_answer_on_the_stream_of_its_request_is_a_violation_answered_in_kind(stage: Stage):
+    exchange, router = opened(want_body=stage is Stage.WANTS_BODY)
+    exchange.receive(HEADERS)
+    if stage is Stage.CLOSED:
+        exchange.close()
+    assert exchange.receive(ANSWER_HEADERS) == LEARN_HEADERS
+    assert exchange.receive(ANSWER_BODY) == LEARN_BODY
+    assert router.violations == [(stage, ANSWER_HEADERS), (stage, ANSWER_BODY)]
+    assert not exchange.over
+
+
+def test_a_stream_to_learn_from_is_over_when_enough_was_heard():
+    router = FakeRouter(FakeRouted(), learner=FakeLearner(pieces=2))
+    exchange = Exchange(router)
+    for event, answer, then in (
+        (ANSWER_HEADERS, LEARN_HEADERS, Stage.LEARNING),
+        (ANSWER_BODY, LEARN_BODY, Stage.LEARNING),
+        (ANSWER_BODY, LEARN_BODY, Stage.OVER),
+    ):
+        assert exchange.receive(event) == answer
+        assert (exchange.stage, exchange.over) == (then, then is Stage.OVER)
+    assert exchange.receive(ANSWER_BODY) == LEARN_BODY
+    assert router.violations == [(Stage.OVER, ANSWER_BODY)]
+    exchange.close()
+    assert router.routed.released == 0
+
+
+def test_where_the_headers_say_all_the_stream_is_over_at_once():
+    exchange, router = opened()
+    assert exchange.receive(ANSWER_HEADERS) == LEARN_HEADERS
+    assert exchange.over
+    assert router.violations == []
+
+
 CLOSE = "close"
 RESUME = "resume"
-KINDS = ("response_headers", "response_body", "request_trailers")
+KINDS = ("request_trailers", "other")
 events = st.one_of(
     st.builds(RequestHeadersReceived, st.just({}), st.none() | st.text(max_size=3), st.booleans()),
     st.builds(RequestBodyReceived, st.binary(max_size=3)),
     st.just(TRAILERS),
+    st.just(ANSWER_HEADERS),
+    st.just(ANSWER_BODY),
     st.builds(OtherReceived, st.sampled_from(KINDS)),
 )
 IN_KIND = {
     RequestHeadersReceived: HeadersAnswer,
     RequestBodyReceived: (BodyAnswer, Reject),
     ResponseTrailersReceived: TrailersAnswer,
+    ResponseHeadersReceived: OtherAnswer,
+    ResponseBodyReceived: OtherAnswer,
     OtherReceived: OtherAnswer,
 }
 

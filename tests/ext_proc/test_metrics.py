@@ -9,15 +9,23 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 from homing.core.chains import Chains
+from homing.core.config import parse
 from homing.core.fleet import Fleet, Pool, Replica
 from homing.core.placement.home import Placer, Reason
 from homing.core.placement.load import Load
+from homing.core.prefix.events import Stored
+from homing.core.prefix.index import Index
+from homing.core.prefix.prompt import Prompt
 from homing.core.session import Homes
 from homing.ext_proc.events import BodyAnswer, Event, Reject, RequestBodyReceived, RequestHeadersReceived
 from homing.ext_proc.exchange import Stage
+from homing.ext_proc.kv_source import Fate
 from homing.ext_proc.metrics import COUNTERS, PickerCollector, Ttft
 from homing.ext_proc.outcomes import Outcome
 from homing.ext_proc.picker import Counts, Picker
+from homing.ext_proc.prefix_metrics import PrefixCollector
+from homing.ext_proc.prefixes import Prefixes
+from homing.ext_proc.tokenizing import Learning
 
 ROOT = Path(__file__).parents[2]
 DOCS = (ROOT / "docs" / "metrics.md").read_text()
@@ -37,6 +45,8 @@ class Exporting:
             Ttft(self.registry),
         )
         self.registry.register(PickerCollector(self.picker))
+        self.prefixes = Prefixes(Index())
+        self.registry.register(PrefixCollector(self.prefixes))
 
     def route(self, session: str, **more: bytes):
         key = session.encode()
@@ -58,10 +68,26 @@ class Exporting:
         ref = dict(routed.set_headers)["x-homing-ref"].decode()
         self.route("t", x_session_close=b"true").release()
         self.picker.counts.keyless["first"] += 1
+        self.picker.counts.learned["p"] += 1
         self.picker.violated(Stage.FRESH, ANY_EVENT)
         self.picker.adopt(Fleet((Pool("p", "served", ("alias",), replicas=(REPLICAS[0], Replica("c", "10.0.0.3:1"))),)))
         self.picker.finished(Outcome("p", "c", 200, 0.3, 1.0, 2, "hash", ref))
+        self.hear_events()
         self.picker.finished(Outcome("p", "c", 200, None, 1.0, 1, "fallback", ""))
+
+    def hear_events(self) -> None:
+        engine = "engine: {kv_events: 'tcp://{host}:5557'}"
+        self.prefixes.configure(parse(f"pools: {{p: {{{engine}, replicas: [{{id: gpu-a, address: 'h:1'}}]}}}}", "f"))
+        self.prefixes.adopt(FLEET)
+        self.prefixes.index.placed("p", "gpu-a", Prompt((1, 2), (5, 10)), 0.0)
+        blocks = self.prefixes.index.pool("p").blocks
+        blocks.begin("gpu-a", complete=True)
+        blocks.apply("gpu-a", Stored((1,), None, range(16), 16))
+        blocks.apply("gpu-a", Stored((3,), 2, range(16), 16))
+        self.prefixes.kv_counts.batches["p", Fate.APPLIED] += 2
+        self.prefixes.kv_counts.passed_over["p"] += 3
+        self.prefixes.kv_counts.restarts["p"] += 4
+        self.prefixes.learner.outcomes["p", Learning.LEARNED] += 5
 
 
 @pytest.fixture
@@ -98,6 +124,14 @@ def test_what_happened_is_what_is_exported(exporting: Exporting):
         "homing_rejected_total": {'{reason="hint"}': 1},
         "homing_odd_session_ids_total": {'{kind="duplicate"}': 1},
         "homing_protocol_violations_total": {'{stage="fresh"}': 1},
+        "homing_prefix_marks": {'{pool="p"}': 2},
+        "homing_prefix_blocks": {'{pool="p",replica="gpu-a"}': 1, '{pool="p",replica="gpu-b"}': 0},
+        "homing_prefix_complete": {'{pool="p",replica="gpu-a"}': 1, '{pool="p",replica="gpu-b"}': 0},
+        "homing_prefix_blocks_ignored_total": {'{pool="p"}': 1},
+        "homing_kv_batches_total": {'{outcome="applied",pool="p"}': 2},
+        "homing_kv_passed_over_total": {'{pool="p"}': 3},
+        "homing_kv_restarts_total": {'{pool="p"}': 4},
+        "homing_prompts_learned_total": {'{outcome="learned",pool="p"}': 5},
         "homing_in_flight": {'{pool="p",replica="gpu-a"}': 1, '{pool="p",replica="c"}': 0},
     }
     assert {name: exporting.samples(name) for name in expected} == expected
@@ -149,6 +183,8 @@ def test_docs_and_code_agree_on_the_values_of_labels():
     assert documented_values("homing_protocol_violations_total", "stage") == {stage.name.lower() for stage in Stage}
     assert documented_values("homing_odd_session_ids_total", "kind") == {"long", "non_ascii", *made_in_envoy}
     assert documented_values("homing_rejected_total", "reason") == {"hint"}
+    assert documented_values("homing_kv_batches_total", "outcome") == set(Fate)
+    assert documented_values("homing_prompts_learned_total", "outcome") == set(Learning)
 
 
 def test_a_rewritten_alias_counts_nothing_as_refused(exporting: Exporting):

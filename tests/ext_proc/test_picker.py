@@ -1,76 +1,15 @@
-"""What a picker makes of headers, bodies and outcomes. Real placement, a fake clock, no sockets."""
+"""What a picker makes of headers and bodies. Real placement, a fake clock, no sockets."""
 
 from __future__ import annotations
 
-import json
-from dataclasses import replace
-
 import pytest
+from picking import FLEET, OTHER, POOL, REPLICAS, TABLE, Picking, dead, home
 
-from homing.core.chains import Chains
 from homing.core.config import parse
-from homing.core.fleet import Fleet, HealthChanged, Pool, Replica
-from homing.core.placement.home import Placer
-from homing.core.placement.load import Load
-from homing.core.placement.pools import CompiledPool
-from homing.core.session import Homes
+from homing.core.fleet import Fleet
 from homing.ext_proc.events import BodyAnswer, HeadersAnswer, Reject, RequestBodyReceived, RequestHeadersReceived
 from homing.ext_proc.exchange import Exchange, Stage
-from homing.ext_proc.outcomes import Outcome
-from homing.ext_proc.picker import Picker, RoutedRequest
-
-REPLICAS = tuple(Replica(f"gpu-{i}", f"10.0.0.{i}:8000") for i in range(3))
-POOL = Pool("p", "served", ("alias",), replicas=REPLICAS)
-OTHER = Pool("q", "other", replicas=REPLICAS)
-FLEET = Fleet((POOL, OTHER))
-TABLE = CompiledPool.of(POOL)
-
-
-class Picking:
-    """A picker, what it observed, and requests as Envoy makes them."""
-
-    def __init__(self, fleet: Fleet = FLEET, tenant_header: str | None = None) -> None:
-        self.now = 0.0
-        self.ttfts: list[tuple[tuple[str, str], float]] = []
-        self.forgotten: list[tuple[str, str]] = []
-        placer = Placer(Homes(100.0, 1000), Chains(100.0, 1000), Load(), b"secret", lambda n: 0)
-        self.picker = Picker(placer, lambda: self.now, self, tenant_header)
-        self.picker.adopt(fleet)
-
-    def observe(self, place: tuple[str, str], seconds: float) -> None:
-        self.ttfts.append((place, seconds))
-
-    def forget(self, place: tuple[str, str]) -> None:
-        self.forgotten.append(place)
-
-    def route(
-        self, session: bytes = b"s", model: str | None = "served", *, given: bool = True, **more: bytes
-    ) -> RoutedRequest:
-        """`more`: further headers, with _ for -."""
-        headers = {name.replace("_", "-"): value for name, value in more.items()}
-        tenant = headers.get(self.picker.tenant_header or "", b"")
-        headers |= {"x-session-id": session, "x-homing-key": tenant + b"/" + session}
-        headers |= {"x-homing-given": session} if given else {}
-        return self.picker.route(RequestHeadersReceived(headers, model))
-
-    def in_flight(self) -> dict[tuple[str, str], int]:
-        return self.picker.placer.load.snapshot()
-
-
-@pytest.fixture
-def picking() -> Picking:
-    return Picking()
-
-
-def outcome(**fields: object) -> Outcome:
-    served = Outcome("p", "gpu-0", 200, 0.5, 1.0, 1, "home", "00" * 16)
-    return replace(served, **fields)
-
-
-def home(session: bytes = b"s") -> Replica:
-    owner = TABLE.owner(b"/" + session)
-    assert owner is not None
-    return owner
+from homing.ext_proc.picker import Picker
 
 
 def test_a_given_session_is_told_as_destination_decision_and_ref(picking: Picking):
@@ -137,11 +76,6 @@ def test_with_no_living_replica_envoys_panic_decides_and_it_is_counted(picking: 
     assert routed.want_body, "an alias is rewritten all the same"
     routed.release()
     assert (picking.in_flight(), picking.picker.counts.decisions) == ({}, {("p", "none"): 1})
-
-
-def dead(picking: Picking, replica_id: str) -> Fleet:
-    pools = tuple(compiled.pool for compiled in picking.picker.fleet.by_id.values())
-    return Fleet(pools).apply(HealthChanged("p", replica_id, False))
 
 
 @pytest.mark.parametrize("given", [True, False])
@@ -266,82 +200,6 @@ def test_a_picker_routes_for_an_exchange(picking: Picking):
     assert picking.in_flight() == {}
 
 
-@pytest.mark.parametrize(("status", "label"), [(200, "2xx"), (404, "4xx"), (503, "5xx"), (0, "0xx")])
-def test_an_outcome_is_counted_by_who_served_and_how(picking: Picking, status: int, label: str):
-    picking.picker.finished(outcome(status=status))
-    assert picking.picker.counts.outcomes == {("p", "gpu-0", label): 1}
-
-
-def test_outcomes_of_what_envoy_answered_itself_are_not_counted(picking: Picking):
-    picking.picker.finished(outcome(pool_id=""))
-    picking.picker.finished(outcome(pool_id="gone"))
-    assert picking.picker.counts.outcomes == {}
-    assert picking.ttfts == []
-
-
-def test_the_time_to_first_token_is_observed_where_there_is_one(picking: Picking):
-    picking.picker.finished(outcome(ttft_s=0.25))
-    picking.picker.finished(outcome(ttft_s=None))
-    picking.picker.finished(outcome(replica_id="", ttft_s=0.5))
-    assert picking.ttfts == [(("p", "gpu-0"), 0.25)]
-
-
-@pytest.mark.parametrize(("attempts", "retried"), [(0, 0), (1, 0), (2, 1), (3, 1)])
-def test_requests_that_were_retried(picking: Picking, attempts: int, retried: int):
-    picking.picker.finished(outcome(attempts=attempts))
-    assert picking.picker.counts.retried["p"] == retried
-
-
-def test_what_envoy_placed_alone_is_counted_and_moves_nobody(picking: Picking):
-    ref = dict(picking.route().set_headers)["x-homing-ref"].decode()
-    picking.picker.finished(outcome(decision="fallback", ref=ref, replica_id=other_than(home())))
-    assert picking.picker.counts.fallbacks == {"p": 1}
-    assert picking.picker.counts.rehomed == {}
-    assert destination(picking) == home().address
-
-
-def test_a_session_lives_where_a_retry_was_served(picking: Picking):
-    ref = dict(picking.route().set_headers)["x-homing-ref"].decode()
-    elsewhere = other_than(home())
-    picking.picker.finished(outcome(replica_id=elsewhere, attempts=2, ref=ref))
-    assert picking.picker.counts.rehomed == {"p": 1}
-    assert destination(picking) == next(r.address for r in REPLICAS if r.id == elsewhere)
-
-
-@pytest.mark.parametrize("ref", ["", "not hexadecimal", "00", "é" * 32, "ff" * 16])
-def test_a_ref_that_is_not_ours_moves_nobody(picking: Picking, ref: str):
-    picking.route()
-    picking.picker.finished(outcome(replica_id=other_than(home()), ref=ref))
-    assert picking.picker.counts.rehomed == {}
-    assert destination(picking) == home().address
-
-
-def test_the_late_outcome_of_a_long_answer_does_not_bring_a_session_back(picking: Picking):
-    """It was told of one home, and moved while that answer was still on its way."""
-    first = dict(picking.route().set_headers)["x-homing-ref"].decode()
-    elsewhere = other_than(home())
-    picking.picker.finished(outcome(replica_id=elsewhere, ref=first))
-    third = next(r.id for r in REPLICAS if r.id not in (home().id, elsewhere))
-    picking.picker.finished(outcome(replica_id=third, ref=first))
-    assert destination(picking) == next(r.address for r in REPLICAS if r.id == elsewhere)
-
-
-@pytest.mark.parametrize("status", [500, 503, 504])
-def test_a_failure_moves_nobody(picking: Picking, status: int):
-    """Where every replica failed, the last one that was tried is no home."""
-    ref = dict(picking.route().set_headers)["x-homing-ref"].decode()
-    picking.picker.finished(outcome(replica_id=other_than(home()), status=status, attempts=3, ref=ref))
-    assert destination(picking) == home().address
-
-
-def test_a_replica_that_is_gone_leaves_the_metrics(picking: Picking):
-    for replica in REPLICAS:
-        picking.picker.finished(outcome(replica_id=replica.id))
-    picking.picker.adopt(Fleet((replace(POOL, replicas=REPLICAS[1:]), OTHER)))
-    assert picking.forgotten == [("p", "gpu-0")]
-    assert picking.picker.counts.outcomes == {("p", "gpu-1", "2xx"): 1, ("p", "gpu-2", "2xx"): 1}
-
-
 def test_new_settings_of_the_file_hold_from_then_on(picking: Picking):
     pools = "pools: {p: {replicas: [{id: a, address: '127.0.0.1:1'}]}}\n"
     picking.picker.configure(parse(pools + "sessions: {max: 1}\ntenants: {header: x-team, trusted: true}\n", "f"))
@@ -351,14 +209,6 @@ def test_new_settings_of_the_file_hold_from_then_on(picking: Picking):
     assert len(picking.picker.placer.homes) == 1
     picking.picker.configure(parse(pools + "tenants: {header: x-team, trusted: false}\n", "f"))
     assert picking.picker.tenant_header is None
-
-
-def other_than(replica: Replica) -> str:
-    return next(r.id for r in REPLICAS if r.id != replica.id)
-
-
-def destination(picking: Picking) -> str:
-    return dict(picking.route().set_headers)["x-gateway-destination-endpoint"].decode().split(",")[0]
 
 
 def test_an_adopted_fleet_is_named_by_its_version(picking: Picking):
@@ -383,142 +233,6 @@ def test_a_request_without_a_body_goes_home_with_its_session(picking: Picking) -
     assert dict(routed.set_headers)["x-gateway-destination-endpoint"].startswith(home().address.encode())
 
 
-def closing(picking: Picking, model: str | None, session: bytes = b"s") -> RoutedRequest:
-    return picking.route(session, model, x_session_close=b"True")
-
-
-def known(picking: Picking) -> int:
-    return len(picking.picker.placer.homes)
-
-
-def test_a_session_is_closed_when_its_last_turn_has_ended(picking: Picking):
-    picking.route()
-    last = closing(picking, "served")
-    assert dict(last.set_headers)["x-homing-decision"] == b"home"
-    assert known(picking) == 1
-    last.release()
-    assert known(picking) == 0
-    assert picking.picker.counts.closed == {"client": 1}
-
-
-def test_a_close_without_a_pool_forgets_the_session_in_all(picking: Picking):
-    for model in ("served", "other"):
-        picking.route(model=model)
-    picking.route(b"another")
-    closing(picking, None).release()
-    assert known(picking) == 1
-    closing(picking, None).release()
-    assert picking.picker.counts.closed == {"client": 1}
-
-
-def test_nobody_closes_another_tenants_session():
-    picking = Picking(tenant_header="x-tenant-id")
-    picking.route(x_tenant_id=b"a")
-    picking.route(model=None, x_tenant_id=b"b", x_session_close=b"true").release()
-    assert known(picking) == 1
-
-
-@pytest.mark.parametrize("value", [b"", b"false", b"1", b"yes"])
-def test_only_true_closes(picking: Picking, value: bytes):
-    picking.route()
-    picking.route(x_session_close=value).release()
-    assert known(picking) == 1
-
-
-CHAT = b"/v1/chat/completions"
-FILE = "pools: {p: {replicas: [{id: a, address: '127.0.0.1:1'}]}}\n"
-
-
-@pytest.fixture
-def recognising() -> Picking:
-    """As production is configured, over another tie-breaker: always the last of the cheapest."""
-    picking = Picking()
-    placer = Placer(Homes(100.0, 1000), Chains(100.0, 1000), Load(), b"secret", lambda n: n - 1)
-    picking.picker = Picker(placer, lambda: picking.now, picking)
-    picking.picker.configure(parse(FILE, "f"))
-    picking.picker.adopt(FLEET)
-    return picking
-
-
-def unnamed(
-    picking: Picking, body: bytes, model: str = "served", path: bytes = CHAT, **more: bytes
-) -> dict[str, bytes]:
-    """The headers that Envoy is told once the body of a request without a session is there."""
-    headers = {"x-session-id": b"uuid", "x-homing-key": b"/uuid", ":path": path, **more}
-    exchange = Exchange(picking.picker)
-    answer = exchange.receive(RequestHeadersReceived(headers, model))
-    assert answer == HeadersAnswer((), want_body=True)
-    told = exchange.receive(RequestBodyReceived(body))
-    assert isinstance(told, BodyAnswer)
-    exchange.close()
-    return dict(told.set_headers)
-
-
-def talk(*texts: str) -> bytes:
-    roles = ("user", "assistant")
-    return json.dumps({"messages": [{"role": roles[i % 2], "content": t} for i, t in enumerate(texts)]}).encode()
-
-
-def test_a_conversation_without_an_id_comes_home(recognising: Picking):
-    first = unnamed(recognising, talk("u1"))
-    assert first["x-homing-decision"] == b"new"
-    home = first["x-gateway-destination-endpoint"].split(b",")[0]
-    texts = ["u1"]
-    for turn in range(20):
-        texts += [f"a{turn}", f"u{turn}"]
-        told = unnamed(recognising, talk(*texts))
-        assert told["x-homing-decision"] == b"history"
-        assert told["x-gateway-destination-endpoint"].split(b",")[0] == home
-    assert recognising.picker.counts.keyless == {"first": 1, "found": 20}
-    assert recognising.in_flight() == {}
-
-
-def test_the_id_it_gets_back_leads_home_too(recognising: Picking):
-    unnamed(recognising, talk("u1"))
-    told = unnamed(recognising, talk("u1", "a1", "u2"))
-    given = dict(recognising.route(told["x-session-id"]).set_headers)
-    assert given["x-gateway-destination-endpoint"] == told["x-gateway-destination-endpoint"]
-
-
-def test_turns_without_an_id_do_not_fill_the_table_of_homes(recognising: Picking):
-    unnamed(recognising, talk("u1"))
-    for _ in range(5):
-        unnamed(recognising, talk("u1", "a1", "u2"))
-    assert known(recognising) == 1
-
-
-def test_identical_first_messages_are_spread_by_load(recognising: Picking):
-    exchanges = []
-    for _ in range(30):
-        exchange = Exchange(recognising.picker)
-        headers = {"x-session-id": b"uuid", "x-homing-key": b"/uuid", ":path": CHAT}
-        exchange.receive(RequestHeadersReceived(headers, "served"))
-        exchange.receive(RequestBodyReceived(talk("hello")))
-        exchanges.append(exchange)
-    assert set(recognising.in_flight().values()) == {10}
-    for exchange in exchanges:
-        exchange.close()
-    assert recognising.in_flight() == {}
-
-
-def test_a_home_that_is_dead_is_left(recognising: Picking):
-    first = unnamed(recognising, talk("u1"))["x-gateway-destination-endpoint"].split(b",")[0].decode()
-    dead = next(r.id for r in REPLICAS if r.address == first)
-    recognising.picker.adopt(FLEET.apply(HealthChanged("p", dead, healthy=False)))
-    told = unnamed(recognising, talk("u1", "a1", "u2"))
-    assert told["x-homing-decision"] == b"new"
-    assert told["x-gateway-destination-endpoint"].split(b",")[0].decode() != first
-
-
-def test_a_member_of_the_body_names_the_session(recognising: Picking):
-    body = json.dumps({"messages": [], "session_id": "mine"}).encode()
-    first, second = unnamed(recognising, body), unnamed(recognising, body)
-    assert (first["x-homing-decision"], second["x-homing-decision"]) == (b"hash", b"home")
-    assert first["x-session-id"] == b"mine"
-    assert first["x-homing-key"] == b"/mine"
-    assert dict(recognising.route(b"mine").set_headers)["x-homing-decision"] == b"home"
-
-
 def test_a_hint_may_name_the_pool_by_another_of_its_names(picking: Picking):
     routed = picking.route(model="alias", x_homing_model=b"alias")
     assert routed.rewrite(b'{"model":"served"}') == BodyAnswer(b'{"model":"served"}')
@@ -531,39 +245,3 @@ def test_the_beginning_of_a_long_id_is_its_key(picking: Picking):
     owner = TABLE.owner(b"acme/" + long[:256])
     assert owner is not None
     assert told["x-gateway-destination-endpoint"].startswith(owner.address.encode())
-
-
-def test_an_alias_is_rewritten_and_the_conversation_placed_in_one_answer(recognising: Picking):
-    exchange = Exchange(recognising.picker)
-    headers = {"x-session-id": b"uuid", "x-homing-key": b"/uuid", ":path": CHAT}
-    exchange.receive(RequestHeadersReceived(headers, "alias"))
-    answer = exchange.receive(RequestBodyReceived(b'{"model":"alias","messages":[]}'))
-    assert isinstance(answer, BodyAnswer)
-    assert answer.body == b'{"model":"served","messages":[]}'
-    assert dict(answer.set_headers)["x-homing-decision"] == b"new"
-
-
-@pytest.mark.parametrize("body", [b"", b"nonsense", b"[]", b'{"messages":3}'])
-def test_a_body_without_a_conversation_is_a_new_session(recognising: Picking, body: bytes):
-    assert unnamed(recognising, body)["x-homing-decision"] == b"new"
-
-
-@pytest.mark.parametrize(
-    ("path", "has_body", "history"),
-    [(b"/v1/embeddings", True, True), (CHAT, False, True), (CHAT, True, False), (b"/tokenize", True, True)],
-)
-def test_bodies_without_a_conversation_are_not_asked_for(
-    recognising: Picking, path: bytes, has_body: bool, history: bool
-):
-    recognising.picker.configure(parse(FILE + f"sessions: {{history: {str(history).lower()}}}\n", "f"))
-    headers = {"x-session-id": b"uuid", "x-homing-key": b"/uuid", ":path": path}
-    routed = recognising.picker.route(RequestHeadersReceived(headers, "served", has_body=has_body))
-    assert not routed.want_body
-
-
-def test_a_client_that_leaves_before_its_body_came_holds_no_slot(recognising: Picking):
-    exchange = Exchange(recognising.picker)
-    headers = {"x-session-id": b"uuid", "x-homing-key": b"/uuid", ":path": CHAT}
-    exchange.receive(RequestHeadersReceived(headers, "served"))
-    exchange.close()
-    assert recognising.in_flight() == {}

@@ -194,6 +194,17 @@ async def test_a_log_message_that_cannot_be_read_is_logged_and_the_rest_is_read(
     assert len(caplog.records) == 1
 
 
+async def test_a_stream_to_learn_from_is_ended_by_the_picker(serving: Serving):
+    message = ProcessingRequest()
+    message.response_headers.SetInParent()
+    call = serving.process()
+    answer = await told(call, message.SerializeToString())
+    assert answer.WhichOneof("response") == "response_headers"
+    assert await call.read() is grpc.aio.EOF
+    assert await call.code() is grpc.StatusCode.OK
+    assert serving.router.violations == []
+
+
 async def test_a_stop_lets_open_streams_end_in_their_time(serving: Serving):
     await serving.transport.set_serving(True)
     call = serving.process()

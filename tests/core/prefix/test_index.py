@@ -1,4 +1,7 @@
+from array import array
+
 from homing.core.placement.prefix import NoPrefixes, PrefixIndex
+from homing.core.prefix.blocks import chain
 from homing.core.prefix.events import Stored
 from homing.core.prefix.index import SETTLED_S, Index
 from homing.core.prefix.prompt import Prompt
@@ -41,6 +44,11 @@ def test_without_an_index_nobody_holds_anything():
 IDS = list(range(600))
 
 
+def learn(index: Index, prompt: Prompt, count: int = 600, salt: bytes = b"") -> None:
+    chains = {10: array("Q", chain(IDS[:count], 10, salt))}
+    index.pool("m").learned.learn(prompt, chains, count)
+
+
 def informed(*, complete: bool = True) -> Index:
     """Replica a has said that it holds the whole prompt, b the first half; and which blocks it is was learned."""
     index = Index()
@@ -48,7 +56,7 @@ def informed(*, complete: bool = True) -> Index:
     for replica, count in (("a", 60), ("b", 30), ("c", 0)):
         blocks.begin(replica, complete=complete)
         blocks.apply(replica, Stored(range(count), None, IDS[: 10 * count], 10))
-    index.learn("m", ASKED, IDS)
+    learn(index, ASKED)
     return index
 
 
@@ -89,7 +97,7 @@ def test_only_prompts_of_pools_that_tell_their_blocks_are_worth_learning():
     assert (index.unlearned("m", ASKED), index.unlearned("unknown", ASKED)) == (0, 0)
     index.pool("m").blocks.apply("a", Stored((1,), None, IDS[:10], 10))
     assert index.unlearned("m", ASKED) == 300
-    index.learn("m", ASKED, IDS)
+    learn(index, ASKED)
     assert index.unlearned("m", ASKED) == 0
     assert index.unlearned("m", Prompt((1, 8), (100, 150))) == 50
 
@@ -97,7 +105,7 @@ def test_only_prompts_of_pools_that_tell_their_blocks_are_worth_learning():
 def test_a_salted_prompt_has_blocks_of_its_own():
     index = Index()
     index.pool("m").blocks.apply("a", Stored((1,), None, IDS[:10], 10, (b"acme",)))
-    index.learn("m", Prompt((1,), (10,)), IDS[:10])
-    index.learn("m", Prompt((2,), (10,)), IDS[:10], b"acme")
+    learn(index, Prompt((1,), (10,)), 10)
+    learn(index, Prompt((2,), (10,)), 10, b"acme")
     assert index.held("m", Prompt((1,), (10,)), 0.0) == {}
     assert index.held("m", Prompt((2,), (10,)), 0.0) == {"a": 10}

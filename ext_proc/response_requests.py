@@ -1,0 +1,86 @@
+"""Requests to the Responses API: a new response, which may go on from an earlier one, and requests about one."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from homing.core import responses
+from homing.core.chat import NotAnObjectError
+from homing.core.placement.home import Decision
+from homing.core.placement.pools import CompiledPool
+from homing.core.session import SessionKey
+from homing.ext_proc.events import SetHeaders
+from homing.ext_proc.learning import RESPONSE, lesson
+from homing.ext_proc.routed import Desk, RoutedRequest, UnnamedRequest
+
+POOL = "x-homing-pool"
+
+
+class ResponsesDesk(Desk, Protocol):
+    """What a request for a response needs of its picker beside what all need."""
+
+    def place_after(self, pool: CompiledPool, key: SessionKey, given: bool, previous: bytes) -> Decision | None:
+        """Where the response `previous` is kept; None if that is not known."""
+
+    def place_given(self, pool: CompiledPool, key: SessionKey) -> Decision | None: ...
+
+
+class ResponsesRequest(UnnamedRequest):
+    """POST /v1/responses: placed when its body has come, even if its headers name the session. Only the replica that
+    has the previous response can go on from it."""
+
+    __slots__ = ("_given", "_lesson", "_responses")
+
+    def __init__(
+        self,
+        desk: ResponsesDesk,
+        pool: CompiledPool,
+        model: str | None,
+        key: SessionKey,
+        given: bool,
+        hint: bytes | None,
+        closing: SessionKey | None,
+        expires: bytes | None,
+    ) -> None:
+        super().__init__(desk, pool, None, model, key, hint, closing, expires)
+        self._responses = desk
+        self._given = given
+        self._lesson: SetHeaders = ()
+
+    def _place(self, pool: CompiledPool, body: bytes) -> tuple[SessionKey, Decision | None]:
+        try:
+            asked = responses.asked(body)
+        except NotAnObjectError:
+            asked = responses.Asked(kept=False)
+        if asked.kept:
+            self._lesson = (lesson(RESPONSE, self._key.tenant),)
+        if asked.previous is not None:
+            decision = self._responses.place_after(pool, self._key, self._given, asked.previous)
+            if decision is not None:
+                return self._key, decision
+        if self._given:
+            return self._key, self._responses.place_given(pool, self._key)
+        return super()._place(pool, body)
+
+    def _told(self, key: SessionKey) -> SetHeaders:
+        return (*super()._told(key), *self._lesson)
+
+
+class ResponseVisit(RoutedRequest):
+    """A request about one response, by its path. It names no model: where Envoy has several pools to choose from, the
+    picker tells it the pool by a header that no client can set."""
+
+    __slots__ = ()
+
+    @property
+    def set_headers(self) -> SetHeaders:
+        told = super().set_headers
+        return told if self._pool is None else (*told, (POOL, self._pool.pool.id.encode()))
+
+    @property
+    def want_body(self) -> bool:
+        return False
+
+    @property
+    def reroute(self) -> bool:
+        return self._pool is not None

@@ -1,0 +1,69 @@
+"""Pickers hear what the engines' caches hold, and what a restart loses. The sim's events are vLLM's by calibration."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from e2e.stack import SimulatedPool, StaticStack, replica_ids, static_stack, until
+
+pytestmark = pytest.mark.e2e
+
+
+@pytest.fixture
+def stack(short_directory: Path) -> Iterator[StaticStack]:
+    directory = short_directory / "prefixes"
+    config = {
+        "enable_kv_cache_events": True,
+        "endpoint": f"ipc://{directory}/{{id}}.kv",
+        "replay_endpoint": f"ipc://{directory}/{{id}}.replay",
+    }
+    pool = SimulatedPool(
+        "p",
+        "model",
+        3,
+        sim_flags=("--ttft-ms", "1", "--itl-ms", "1", "--kv-events-config", json.dumps(config)),
+        engine={"kv_events": config["endpoint"], "replay": config["replay_endpoint"]},
+    )
+    with static_stack(directory, (pool,)) as started:
+        yield started
+
+
+def ask(stack: StaticStack, system: str, user: str) -> str:
+    """A first turn without an id; who served it."""
+    messages = [{"role": "system", "content": system}, {"role": "user", "content": user}]
+    body = {"model": "model", "max_tokens": 2, "messages": messages}
+    answer = httpx.post(f"{stack.url}/v1/chat/completions", json=body, trust_env=False, timeout=10)
+    assert answer.status_code == 200
+    return answer.headers["x-homing-replica"]
+
+
+def blocks(stack: StaticStack, replica: str, picker: str = "picker") -> float:
+    return stack.metric("homing_prefix_blocks", picker, replica=replica)
+
+
+def test_every_picker_knows_the_blocks_of_each_replica_until_it_restarts(stack: StaticStack) -> None:
+    replicas = replica_ids(stack.pools[0])
+    long = "You are the helper of a shop that sells tea and coffee. " * 100
+    home = ask(stack, long, "good morning")
+    until(lambda: blocks(stack, home) > 50, what="the blocks of a long prompt")
+    until(lambda: blocks(stack, home, "standby") == blocks(stack, home), what="the same at the standby")
+    assert [blocks(stack, r) for r in replicas if r != home] == [0, 0]
+    assert stack.metric("homing_prefix_complete", replica=home) == 1
+
+    ask(stack, long + "!", "good evening")
+    until(
+        lambda: stack.metric("homing_prompts_learned_total", outcome="learned") == 1, what="a prompt that was learned"
+    )
+
+    stack.processes.kill("picker")
+    stack.start_picker("picker")
+    until(stack.pickers_ready, what="a new picker")
+    until(lambda: blocks(stack, home) > 50, what="a new picker to hear what it missed")
+
+    stack.processes.kill(home)
+    stack.start_replica(stack.pools[0], home)
+    until(lambda: blocks(stack, home) == 0, what="a cold replica")
