@@ -176,6 +176,7 @@ def render(
             ads_source=ADS_SOURCE,
             admin=config.admin,
             error_types=ERROR_TYPES,
+            engine_sessions=config.sessions.sagemaker == "engine",
             expose_decisions=config.expose_decisions,
             filter_names=_filter_names(),
             health=config.health,

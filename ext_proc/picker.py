@@ -21,7 +21,7 @@ from homing.core.prefix.prompt import Prompt
 from homing.core.session import KEY_ID_BYTES, SessionKey
 from homing.ext_proc.events import Event, Headers, RequestHeadersReceived, ResponseHeadersReceived
 from homing.ext_proc.exchange import Stage
-from homing.ext_proc.learning import ResponseLearner, learn
+from homing.ext_proc.learning import LEARN, SESSION, ResponseLearner, learn, lesson
 from homing.ext_proc.outcomes import Outcome
 from homing.ext_proc.prefixes import Prefixes
 from homing.ext_proc.response_requests import ResponsesRequest, ResponseVisit
@@ -117,16 +117,17 @@ class Picker:
             return RoutedRequest(self, None, None, request.model, key, closing=closing)
         given = "x-homing-given" in headers
         hint, expires = headers.get("x-homing-model"), headers.get("x-homing-expires")
+        learns = (lesson(SESSION, key.tenant),) if LEARN in headers else ()
         if key.session and request.has_body and path.partition(b"?")[0].endswith(responses.PATH):
-            return ResponsesRequest(self, pool, request.model, key, given, hint, closing, expires)
+            return ResponsesRequest(self, pool, request.model, key, given, hint, closing, expires, learns)
         if not given and key.session and self._reads(request):
-            return UnnamedRequest(self, pool, None, request.model, key, hint, closing, expires)
+            return UnnamedRequest(self, pool, None, request.model, key, hint, closing, expires, learns)
         # no id: not through our filters; one minted from nothing would be the same for everybody.
         # no body (a probe, a list): begins no conversation, and Envoy spreads it well enough alone
         placeable = key.session and (given or request.has_body)
         decision = self.placer.place(pool, Arrival(key, given), self._clock()) if placeable else None
         self._begin(pool, decision)
-        return RoutedRequest(self, pool, decision, request.model, key, hint, closing, expires)
+        return RoutedRequest(self, pool, decision, request.model, key, hint, closing, expires, learns)
 
     def learn(self, answer: ResponseHeadersReceived) -> ResponseLearner | None:
         return learn(answer, self)

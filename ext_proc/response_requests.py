@@ -29,7 +29,7 @@ class ResponsesRequest(UnnamedRequest):
     """POST /v1/responses: placed when its body has come, even if its headers name the session. Only the replica that
     has the previous response can go on from it."""
 
-    __slots__ = ("_given", "_lesson", "_responses")
+    __slots__ = ("_given", "_responses")
 
     def __init__(
         self,
@@ -41,11 +41,11 @@ class ResponsesRequest(UnnamedRequest):
         hint: bytes | None,
         closing: SessionKey | None,
         expires: bytes | None,
+        lesson: SetHeaders,
     ) -> None:
-        super().__init__(desk, pool, None, model, key, hint, closing, expires)
+        super().__init__(desk, pool, None, model, key, hint, closing, expires, lesson)
         self._responses = desk
         self._given = given
-        self._lesson: SetHeaders = ()
 
     def _place(self, pool: CompiledPool, body: bytes) -> tuple[SessionKey, Decision | None]:
         try:
@@ -61,9 +61,6 @@ class ResponsesRequest(UnnamedRequest):
         if self._given:
             return self._key, self._responses.place_given(pool, self._key)
         return super()._place(pool, body)
-
-    def _told(self, key: SessionKey) -> SetHeaders:
-        return (*super()._told(key), *self._lesson)
 
 
 class ResponseVisit(RoutedRequest):

@@ -38,7 +38,7 @@ class Desk(Protocol):
 class RoutedRequest:
     """A request that is known by its headers. `closing`: the session to forget once it has ended."""
 
-    __slots__ = ("_closing", "_decision", "_desk", "_expires", "_hint", "_key", "_model", "_pool")
+    __slots__ = ("_closing", "_decision", "_desk", "_expires", "_hint", "_key", "_lesson", "_model", "_pool")
 
     def __init__(
         self,
@@ -50,6 +50,7 @@ class RoutedRequest:
         hint: bytes | None = None,
         closing: SessionKey | None = None,
         expires: bytes | None = None,
+        lesson: SetHeaders = (),
     ) -> None:
         self._desk = desk
         self._pool = pool
@@ -59,10 +60,14 @@ class RoutedRequest:
         self._hint = hint
         self._closing = closing
         self._expires = expires
+        self._lesson = lesson
 
     @property
     def set_headers(self) -> SetHeaders:
-        return _told(self._decision, self._key, self._expires)
+        return self._told(self._key)
+
+    def _told(self, key: SessionKey) -> SetHeaders:
+        return (*_told(self._decision, key, self._expires), *self._lesson)
 
     @property
     def reroute(self) -> bool:
@@ -127,7 +132,7 @@ class UnnamedRequest(RoutedRequest):
         return key, decision
 
     def _told(self, key: SessionKey) -> SetHeaders:
-        headers = _told(self._decision, key, self._expires)
+        headers = super()._told(key)
         if key is self._key or self._decision is None:
             return headers
         # the body named the session: the answer does too

@@ -20,6 +20,7 @@ from homing.sim.messages import count_tokens, error_body, messages
 from homing.sim.pooling import embeddings, rerank, score
 from homing.sim.replica import Replica, new_id
 from homing.sim.responses import responses, stored_response
+from homing.sim.sagemaker import invocations
 from homing.sim.serving import json_response
 from homing.sim.shapes import Load, ModelCard, ModelList, ModelPermission, Version
 from homing.sim.tokenization import detokenize, tokenize
@@ -33,6 +34,7 @@ POSTS: dict[str, Endpoint] = {
     "/v1/chat/completions": chat,
     "/v1/completions": completions,
     "/v1/responses": responses,
+    "/invocations": invocations,
     "/v1/embeddings": embeddings,
     "/rerank": rerank,
     "/v1/rerank": rerank,

@@ -50,6 +50,8 @@ class Replica:
     driver: Driver
     metrics: Metrics
     conversations: Conversations = field(default_factory=Conversations)
+    engine_sessions: dict[str, float] = field(default_factory=dict)
+    """SageMaker's, with the wall-clock time when each ends."""
 
     def generation(
         self,

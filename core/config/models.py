@@ -6,7 +6,7 @@ All models are frozen, hashable and comparable, so a reload tells by `==` whethe
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator
 
@@ -50,6 +50,7 @@ EVENTS_ENDPOINT = Text(
     "tcp://HOST:PORT or ipc://PATH; in it {host} is the replica's host, and {id} its id",
 )
 
+SageMaker = Literal["gateway", "engine", "off"]
 PoolId = Annotated[str, PlainValidator(POOL_ID)]
 ModelName = Annotated[str, PlainValidator(MODEL_NAME)]
 SwitchValue = Annotated[bool, PlainValidator(Switch())]
@@ -136,7 +137,7 @@ class Sessions(_Keys):
     )
     body_fields: Annotated[tuple[BodyField, ...], BeforeValidator(ListOf("fields", 0, 8))] = BODY_FIELDS
     history: SwitchValue = True
-    sagemaker: Annotated[Literal["gateway", "off"], PlainValidator(Choice(("gateway", "off")))] = "gateway"
+    sagemaker: Annotated[SageMaker, PlainValidator(Choice(get_args(SageMaker)))] = "gateway"
     ttl_s: Annotated[float, PlainValidator(Number(0.001, 31_536_000))] = 1800.0
     max: Annotated[int, PlainValidator(Integer(1, 10_000_000))] = 200_000
 

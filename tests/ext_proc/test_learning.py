@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass, field, replace
 
 import pytest
+from picking import REPLICAS, Picking
 
 from homing.core import responses
 from homing.core.session import SessionKey
@@ -88,3 +89,25 @@ def test_a_session_that_the_engine_did_not_close_is_kept(memory: FakeMemory, sta
     headers = {":status": status, "x-amzn-sagemaker-closed-session-id": b"abc-1"}
     assert learn(answer(SESSION, headers), memory) is None
     assert memory.said == []
+
+
+def test_a_session_of_the_engines_is_asked_for_with_the_clients_tenant():
+    picking = Picking(tenant_header="x-tenant")
+    told = dict(picking.route(x_homing_learn=b"session", x_tenant=b"acme").set_headers)
+    assert told["x-homing-learn"] == b"session:61636d65"
+    assert "x-homing-learn" not in dict(picking.route(x_tenant=b"acme").set_headers)
+
+
+def test_what_was_learned_is_home_for_that_tenant_only():
+    picking = Picking(tenant_header="x-tenant")
+    headers = {**OK, "x-amzn-sagemaker-new-session-id": b"abc-1; Expires=2026-01-31T12:00:00Z"}
+    for replica in REPLICAS:
+        picking.picker.learn(replace(answer(SESSION, headers), replica=replica.id))
+        told = dict(picking.route(b"abc-1", x_tenant=b"acme").set_headers)
+        assert told["x-homing-decision"] == b"home"
+        assert told["x-gateway-destination-endpoint"].startswith(replica.address.encode())
+    assert dict(picking.route(b"abc-1").set_headers)["x-homing-decision"] == b"hash"
+    assert picking.picker.counts.learned == {"p": 3}
+    picking.picker.learn(answer(SESSION, {**OK, "x-amzn-sagemaker-closed-session-id": b"abc-1"}))
+    assert dict(picking.route(b"abc-1", x_tenant=b"acme").set_headers)["x-homing-decision"] == b"hash"
+    assert picking.picker.counts.closed == {"engine": 1}

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
-from picking import Picking, closing, known
+from picking import Picking, closing, known, unnamed
 
 
 def test_a_session_is_closed_when_its_last_turn_has_ended(picking: Picking):
@@ -38,3 +40,16 @@ def test_only_true_closes(picking: Picking, value: bytes):
     picking.route()
     picking.route(x_session_close=value).release()
     assert known(picking) == 1
+
+
+def test_a_session_that_only_the_body_names_is_closed_too(recognising: Picking):
+    body = json.dumps({"messages": [{"role": "user", "content": "x"}], "session_id": "in-body"}).encode()
+    unnamed(recognising, body)
+    assert known(recognising) == 1
+    unnamed(recognising, body, **{"x-session-close": b"true"})
+    assert known(recognising) == 0
+
+
+def test_a_new_session_that_is_closed_at_once_leaves_nothing(recognising: Picking):
+    recognising.route(b"uuid", given=False, x_session_close=b"true").release()
+    assert known(recognising) == 0
