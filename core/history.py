@@ -83,7 +83,7 @@ def read(body: bytes, fields: Sequence[str], seed: bytes) -> Said:
     messages = _list(parsed.messages) or _list(parsed.input)
     if not messages:
         return Said()
-    system = _CHECKSUM.sub("", _text(_value(parsed.system)))
+    system = _stable(_text(_value(parsed.system)))
     return Said(history=_history(system, messages, seed), prompt=_prompt(bytes(parsed.tools), system, messages, seed))
 
 
@@ -95,7 +95,7 @@ def _prompt(tools: bytes, system: str, messages: Sequence[dict[str, object]], se
     if system:
         marking.add("system", system)
     for message in messages:
-        marking.add(_role(message), _CHECKSUM.sub("", _text(message.get("content")) + _calls(message)))
+        marking.add(_role(message), _stable(_text(message.get("content")) + _calls(message)))
     return marking.prompt()
 
 
@@ -124,7 +124,7 @@ def _history(system: str, messages: Sequence[dict[str, object]], seed: bytes) ->
             unsaid_earlier.append(unsaid.digest())
             tails.append(tail)
         if role in ("system", "developer"):
-            whole.update(_framed(role, _CHECKSUM.sub("", text)))
+            whole.update(_framed(role, _stable(text)))
             continue
         frame = _framed(role, text)
         whole.update(frame)
@@ -138,6 +138,10 @@ def _history(system: str, messages: Sequence[dict[str, object]], seed: bytes) ->
         tail or None,
         tuple(t for t in reversed(tails) if t),
     )
+
+
+def _stable(text: str) -> str:
+    return _CHECKSUM.sub("", text) if "cch=" in text else text
 
 
 def _role(message: dict[str, object]) -> str:

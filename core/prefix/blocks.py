@@ -16,7 +16,7 @@ from homing.core.prefix.events import CacheEvent, Removed, Stored
 from homing.core.prefix.holders import Holders, Slots, lengths
 
 MAX_BLOCKS = 1_000_000
-"""Of all replicas of a pool: about 190 MB. A block that comes when there are so many is not noted."""
+"""Of all replicas of a pool: about 220 MB. A block that comes when there are so many is not noted."""
 
 _ROOT = bytes(8)
 
