@@ -38,13 +38,14 @@ class Api:
         url = api if api is not None else f"http://{load(config_path).api}"
         return cls(httpx.Client(base_url=url, timeout=TIMEOUT_S, trust_env=False))
 
-    def call(self, method: str, path: str, answer: type[T], **query: str | float) -> T:
-        """The answer, decoded as `answer`."""
+    def call(self, method: str, path: str, answer: type[T], body: bytes | None = None, **query: str | float) -> T:
+        """The answer, decoded as `answer`. `body`: JSON."""
         import httpx
         import msgspec
 
         try:
-            response = self._client.request(method, path, params=query)
+            headers = {"content-type": "application/json"} if body is not None else None
+            response = self._client.request(method, path, params=query, content=body, headers=headers)
         except httpx.HTTPError as error:
             raise click.ClickException(f"no control service at {self._client.base_url}: {error}") from None
         if response.is_error:

@@ -14,6 +14,7 @@ COMMANDS = {
     "status": "Show pools, replicas, drains and Envoys.",
     "drain": "Let a replica finish its sessions, then leave.",
     "undrain": "Take a drain back.",
+    "plan": "Say what a change of replicas would move.",
     "check": "Validate the file.",
     "render": "Write Envoy configuration, whole or in fragments.",
 }

@@ -12,9 +12,10 @@ from fastapi.responses import JSONResponse
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry
 
 from homing import __version__
-from homing.control import api_drains
+from homing.control import api_drains, api_plan
 from homing.control.ads_server import AdsServer
 from homing.control.api_models import FleetView, Health, Readiness, XdsView
+from homing.control.api_plan import Census
 from homing.control.audit import Audit
 from homing.control.drains import Drains
 from homing.control.feed import Feed
@@ -34,6 +35,7 @@ class Parts:
 
     membership: Membership
     drains: Drains
+    census: Census
     audit: Audit
     ads: AdsServer
     feed: Feed
@@ -46,6 +48,7 @@ def create_app(parts: Parts) -> FastAPI:
     app = FastAPI(title="homing control", version=__version__, redoc_url=None)
     app.include_router(_fleet_routes(parts))
     app.include_router(api_drains.routes(parts.membership, parts.drains, parts.audit))
+    app.include_router(api_plan.routes(parts.membership, parts.census))
     app.include_router(_operations_routes(parts))
 
     @app.exception_handler(StateError)

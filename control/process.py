@@ -78,7 +78,7 @@ async def run(config: Config, options: Options, resources: Resources) -> None:
         probed, told = watch.prober.settled.is_set(), telling.done.is_set()
         return (() if probed else ("the first round of probes",)) + (() if told else ("the first rollout",))
 
-    parts = Parts(watch.membership, drains, audit, ads, feed, registry(collector), pickers, waiting)
+    parts = Parts(watch.membership, drains, census, audit, ads, feed, registry(collector), pickers, waiting)
     http = HttpServer(create_app(parts))
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(state.close)

@@ -167,7 +167,7 @@ class Service:
         self.state, _ = open_state(None)
         self.audit = Audit(self.state, lambda: 1000.0)
         self.drains = Drains(self.watch.membership, self.census, self.state, lambda: 1000.0, interval_s=0.01)
-        members = self.watch.membership, self.drains, self.audit
+        members = self.watch.membership, self.drains, self.census, self.audit
         parts = Parts(*members, self.ads, self.feed, self.registry, PickerMetrics({}), lambda: self.still)
         self.app = create_app(parts)
 
