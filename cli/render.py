@@ -45,7 +45,7 @@ def envoy(
     wiring = envoy_configuration.Wiring(
         tuple(checked(picker, "--picker") for picker in pickers), checked(standby, "--standby") if standby else None
     )
-    known = envoy_configuration.fragments(fleet)
+    known = envoy_configuration.fragments(config, fleet)
     if listing:
         _list(known)
     elif chosen := _chosen(known, names, all_fragments):

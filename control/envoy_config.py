@@ -68,9 +68,10 @@ class Fragment:
     pool: str | None = None
 
 
-def fragments(fleet: Fleet) -> tuple[Fragment, ...]:
+def fragments(config: Config, fleet: Fleet) -> tuple[Fragment, ...]:
     """Every fragment, in the order in which one would paste them."""
-    return (*COMMON_FRAGMENTS, *(_cluster_fragment(pool) for pool in fleet.pools))
+    isolation = (ISOLATION,) if _isolated(config) else ()
+    return (*COMMON_FRAGMENTS, *isolation, *(_cluster_fragment(pool) for pool in fleet.pools))
 
 
 COMMON_FRAGMENTS = (
@@ -130,6 +131,21 @@ COMMON_FRAGMENTS = (
     Fragment("pickers", "pickers_fragment.yaml.j2", "static_resources.clusters: append"),
 )
 
+ISOLATION = Fragment(
+    "isolation",
+    "fail_closed.yaml.j2",
+    "each route that leads to a pool with isolation: add the key, merge with what stands there",
+    (
+        "Only with the fragment `route`; `routes` brings it along. Without it, a request goes on without its salt when",
+        "no picker answers.",
+    ),
+)
+
+
+def _isolated(config: Config) -> frozenset[str]:
+    """Pools that fail closed."""
+    return frozenset(pool.id for pool in config.pools if pool.isolation.cache_salt == "tenant")
+
 
 def _cluster_fragment(pool: Pool) -> Fragment:
     return Fragment(
@@ -180,6 +196,7 @@ def render(
             expose_decisions=config.expose_decisions,
             filter_names=_filter_names(),
             health=config.health,
+            isolated=_isolated(config),
             listen=config.listen,
             missing_model=missing_model(fleet),
             models_json=models_json(fleet),

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from typing import Protocol
 
 from homing.core import responses
@@ -19,6 +20,7 @@ from homing.core.placement.load import Place
 from homing.core.placement.pools import EMPTY, CompiledFleet, CompiledPool
 from homing.core.prefix.prompt import Prompt
 from homing.core.session import KEY_ID_BYTES, SessionKey
+from homing.ext_proc.body import Bodies
 from homing.ext_proc.events import Event, Headers, RequestHeadersReceived, ResponseHeadersReceived
 from homing.ext_proc.exchange import Stage
 from homing.ext_proc.learning import LEARN, SESSION, ResponseLearner, learn, lesson
@@ -45,6 +47,9 @@ class Counts:
     keyless: Counter[str] = field(default_factory=Counter)  # what became of requests known by their history only
     closed: Counter[str] = field(default_factory=Counter)  # by whom
     learned: Counter[str] = field(default_factory=Counter)  # pool: places that an answer told
+    repairs: Counter[tuple[str, str]] = field(default_factory=Counter)  # (pool, repair)
+    observed_repairs: Counter[tuple[str, str]] = field(default_factory=Counter)  # (pool, repair), not made
+    system_texts: Counter[tuple[str, str]] = field(default_factory=Counter)  # (pool, finding)
     rehomed: Counter[str] = field(default_factory=Counter)  # pool: homes corrected by an outcome
 
 
@@ -76,6 +81,7 @@ class Picker:
         self._clock = clock
         self._ttft = ttft
         self._prefixes = prefixes
+        self.bodies = Bodies(blake2b(placer.seed("bodies", b""), digest_size=32).digest(), clock, self.counts)
         self._fields: tuple[str, ...] = ()
         self._recognises = False
 
@@ -87,6 +93,7 @@ class Picker:
         self.placer.homes.limit(sessions.ttl_s, sessions.max)
         self.placer.chains.limit(sessions.ttl_s, sessions.max)
         self._fields, self._recognises = sessions.body_fields, sessions.history
+        self.bodies.configure(config)
         tenants = config.tenants
         self.tenant_header = tenants.header if tenants is not None and tenants.trusted else None
 
@@ -116,18 +123,21 @@ class Picker:
         if pool is None:  # a list of models, or an unknown one: Envoy's own route answers it
             return RoutedRequest(self, None, None, request.model, key, closing=closing)
         given = "x-homing-given" in headers
-        hint, expires = headers.get("x-homing-model"), headers.get("x-homing-expires")
+        work, expires = self.bodies.work(pool.pool, request, key), headers.get("x-homing-expires")
+        if not work.plan.places:
+            self._begin(pool, None)
+            return RoutedRequest(self, pool, None, request.model, key, work, closing)
         learns = (lesson(SESSION, key.tenant),) if LEARN in headers else ()
         if key.session and request.has_body and path.partition(b"?")[0].endswith(responses.PATH):
-            return ResponsesRequest(self, pool, request.model, key, given, hint, closing, expires, learns)
+            return ResponsesRequest(self, pool, request.model, key, given, work, closing, expires, learns)
         if not given and key.session and self._reads(request):
-            return UnnamedRequest(self, pool, None, request.model, key, hint, closing, expires, learns)
+            return UnnamedRequest(self, pool, None, request.model, key, work, closing, expires, learns)
         # no id: not through our filters; one minted from nothing would be the same for everybody.
         # no body (a probe, a list): begins no conversation, and Envoy spreads it well enough alone
         placeable = key.session and (given or request.has_body)
         decision = self.placer.place(pool, Arrival(key, given), self._clock()) if placeable else None
         self._begin(pool, decision)
-        return RoutedRequest(self, pool, decision, request.model, key, hint, closing, expires, learns)
+        return RoutedRequest(self, pool, decision, request.model, key, work, closing, expires, learns)
 
     def learn(self, answer: ResponseHeadersReceived) -> ResponseLearner | None:
         return learn(answer, self)
@@ -181,13 +191,12 @@ class Picker:
             sent = Sent(decision.place, decision.endpoints[0], pool.pool.served_name, prompt, body)
             self._prefixes.learner.offer(sent)
 
-    def rejected(self, why: str) -> None:
-        self.counts.rejected[why] += 1
-
     def release(self, place: Place | None, closing: SessionKey | None) -> None:
         """The id of a session that is closed may lead to any pool, so it is forgotten in all."""
         if place is not None:
             self.placer.load.end(place)
+        if closing is not None:
+            self.bodies.forget(closing)
         if closing is not None and self.placer.close(self.fleet.by_id.values(), closing, self._clock()):
             self.counts.closed["client"] += 1
 

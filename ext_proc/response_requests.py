@@ -9,6 +9,7 @@ from homing.core.chat import NotAnObjectError
 from homing.core.placement.home import Decision
 from homing.core.placement.pools import CompiledPool
 from homing.core.session import SessionKey
+from homing.ext_proc.body import Work
 from homing.ext_proc.events import SetHeaders
 from homing.ext_proc.learning import RESPONSE, lesson
 from homing.ext_proc.routed import Desk, RoutedRequest, UnnamedRequest
@@ -38,12 +39,12 @@ class ResponsesRequest(UnnamedRequest):
         model: str | None,
         key: SessionKey,
         given: bool,
-        hint: bytes | None,
+        work: Work,
         closing: SessionKey | None,
         expires: bytes | None,
         lesson: SetHeaders,
     ) -> None:
-        super().__init__(desk, pool, None, model, key, hint, closing, expires, lesson)
+        super().__init__(desk, pool, None, model, key, work, closing, expires, lesson)
         self._responses = desk
         self._given = given
 

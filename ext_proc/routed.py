@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from homing.core.chat import NotAnObjectError, model_of, with_model
+from homing.core.chat import NotAnObjectError
 from homing.core.history import Said
 from homing.core.placement.home import Decision
 from homing.core.placement.load import Place
 from homing.core.placement.pools import CompiledPool
 from homing.core.prefix.prompt import Prompt
 from homing.core.session import SessionKey
+from homing.ext_proc.body import Work
 from homing.ext_proc.events import BodyAnswer, Reject, SetHeaders
 
 DESTINATION = "x-gateway-destination-endpoint"
 NEW_SESSION = "x-homing-new-session"
+OBSERVED = ("x-homing-decision", "x-homing-ref")
+"""Headers that change nothing on a request's way."""
 
 
 class Desk(Protocol):
@@ -29,16 +32,15 @@ class Desk(Protocol):
     def sent(self, pool: CompiledPool, decision: Decision, prompt: Prompt, body: bytes) -> None:
         """The prompt goes to where it was placed, in this body."""
 
-    def rejected(self, why: str) -> None: ...
-
     def release(self, place: Place | None, closing: SessionKey | None) -> None:
         """The request has ended: its slot is given back, a session that was to be closed is forgotten."""
 
 
 class RoutedRequest:
-    """A request that is known by its headers. `closing`: the session to forget once it has ended."""
+    """A request that is known by its headers. `work`: what is to be done to its body, None for a request of no pool.
+    `closing`: the session to forget once it has ended."""
 
-    __slots__ = ("_closing", "_decision", "_desk", "_expires", "_hint", "_key", "_lesson", "_model", "_pool")
+    __slots__ = ("_closing", "_decision", "_desk", "_expires", "_key", "_lesson", "_model", "_pool", "_work")
 
     def __init__(
         self,
@@ -47,7 +49,7 @@ class RoutedRequest:
         decision: Decision | None,
         model: str | None,
         key: SessionKey,
-        hint: bytes | None = None,
+        work: Work | None = None,
         closing: SessionKey | None = None,
         expires: bytes | None = None,
         lesson: SetHeaders = (),
@@ -57,14 +59,14 @@ class RoutedRequest:
         self._decision = decision
         self._model = model
         self._key = key
-        self._hint = hint
+        self._work = work
         self._closing = closing
         self._expires = expires
         self._lesson = lesson
 
     @property
     def set_headers(self) -> SetHeaders:
-        return self._told(self._key)
+        return self._shown(self._told(self._key))
 
     def _told(self, key: SessionKey) -> SetHeaders:
         return (*_told(self._decision, key, self._expires), *self._lesson)
@@ -76,21 +78,16 @@ class RoutedRequest:
 
     @property
     def want_body(self) -> bool:
-        """Only a request that names an alias has to be changed."""
-        return self._pool is not None and self._model in self._pool.pool.aliases
+        return self._work is not None and self._work.wanted
 
     def rewrite(self, body: bytes) -> BodyAnswer | Reject:
-        """The alias becomes the name that the replicas serve. A hint that the body contradicts is refused: the request
-        was routed by it. A body that is no JSON object goes on unchanged; the engine's own error says what is wrong."""
-        assert self._pool is not None
-        try:
-            named = model_of(body)
-            if self._hint is not None and named is not None and named not in self._pool.pool.names:
-                self._desk.rejected("hint")
-                return Reject(400, f"The header x-homing-model says {self._model}, the body says {named}.")
-            return BodyAnswer(with_model(body, self._pool.pool.served_name))
-        except NotAnObjectError:
-            return BodyAnswer()
+        return BodyAnswer() if self._work is None else self._work.rewrite(body, self._key)
+
+    def _shown(self, headers: SetHeaders) -> SetHeaders:
+        """What Envoy gets of a decision: where the pool only observes, no more than its name."""
+        if self._work is None or not self._work.plan.observes:
+            return headers
+        return tuple((name, value) for name, value in headers if name in OBSERVED)
 
     def release(self) -> None:
         place, minted = (self._decision.place, self._decision.session) if self._decision else (None, None)
@@ -101,7 +98,7 @@ class RoutedRequest:
 class UnnamedRequest(RoutedRequest):
     """A request whose headers name no session: placed when its body has come, by an id or the history in it."""
 
-    __slots__ = ()
+    __slots__ = ("_prompt",)
 
     @property
     def set_headers(self) -> SetHeaders:
@@ -113,23 +110,25 @@ class UnnamedRequest(RoutedRequest):
 
     def rewrite(self, body: bytes) -> BodyAnswer | Reject:
         assert self._pool is not None
-        answer = super().rewrite(body) if super().want_body else BodyAnswer()
-        if isinstance(answer, Reject):
-            return answer
+        assert self._work is not None
+        self._prompt: Prompt | None = None
         key, self._decision = self._place(self._pool, body)
         if self._closing is not None:
             self._closing = key
-        return BodyAnswer(answer.body, self._told(key))
+        answer = self._work.rewrite(body, key, named_in_body=key is not self._key)
+        if isinstance(answer, Reject):
+            return answer
+        if self._prompt is not None and self._decision is not None:
+            self._desk.sent(self._pool, self._decision, self._prompt, answer.body or body)
+        return BodyAnswer(answer.body, (*self._shown(self._told(key)), *answer.set_headers))
 
     def _place(self, pool: CompiledPool, body: bytes) -> tuple[SessionKey, Decision | None]:
         try:
             said = self._desk.read(pool, self._key, body)
         except NotAnObjectError:
             said = Said()
-        key, decision = self._desk.place_said(pool, self._key, said)
-        if said.prompt is not None and decision is not None:
-            self._desk.sent(pool, decision, said.prompt, body)
-        return key, decision
+        self._prompt = said.prompt
+        return self._desk.place_said(pool, self._key, said)
 
     def _told(self, key: SessionKey) -> SetHeaders:
         headers = super()._told(key)

@@ -49,6 +49,11 @@ class Turn:
         """Whether it calls tools, by members of its own."""
         return len(self.members.get("tool_calls", b"")) > len(b"null")
 
+    @property
+    def brings_results(self) -> bool:
+        """Whether it is one of Anthropic's with results of tools."""
+        return bool(self._results()[0])
+
     def as_role(self, role: str) -> Turn:
         written = {} if self.outside else {"role": msgspec.Raw(msgspec.json.encode(role))}
         return replace(self, role=role, members={**self.members, **written})
@@ -58,6 +63,10 @@ class Turn:
 
     def with_member(self, name: str, value: msgspec.Raw) -> Turn:
         return replace(self, members={**self.members, name: value})
+
+    def detached(self) -> Turn:
+        """The same, in memory of its own: what was read holds on to the whole body."""
+        return replace(self, members={name: msgspec.Raw(bytes(value)) for name, value in self.members.items()})
 
     def without(self, member: str) -> Turn:
         return replace(self, members={k: v for k, v in self.members.items() if k != member})

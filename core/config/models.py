@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator
+from pydantic import BeforeValidator, Field, PlainValidator
 
 from homing.core.config.address import Address
+from homing.core.config.context import MODE, ContextConfig, IsolationConfig, Mode, RepairConfig
+from homing.core.config.keys import Keys
 from homing.core.config.kinds import (
     Choice,
     Endpoint,
@@ -62,11 +64,7 @@ EventsEndpoint = Annotated[str, PlainValidator(EVENTS_ENDPOINT)]
 Threshold = Annotated[int, PlainValidator(Integer(1, 100))]
 
 
-class _Keys(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class ReplicaConfig(_Keys):
+class ReplicaConfig(Keys):
     """One vLLM engine. Its id is what the hash is made of: keep it when the address changes."""
 
     id: Annotated[str, PlainValidator(REPLICA_ID)]
@@ -74,7 +72,7 @@ class ReplicaConfig(_Keys):
     weight: Annotated[int, PlainValidator(Integer(1, 128))] = 1
 
 
-class EngineConfig(_Keys):
+class EngineConfig(Keys):
     """What the engines of a pool offer beside their API. Empty: nothing."""
 
     kv_events: EventsEndpoint = ""
@@ -85,11 +83,15 @@ class EngineConfig(_Keys):
         return self.kv_events, self.replay
 
 
-class _PoolKeys(_Keys):
+class _PoolKeys(Keys):
     aliases: Annotated[tuple[ModelName, ...], BeforeValidator(ListOf("model names", 0, 64))] = ()
     replicas: Annotated[tuple[ReplicaConfig, ...], BeforeValidator(ListOf("replicas", 1, 1000))]
     hash: Annotated[HashPolicy, PlainValidator(Choice(("ring", "maglev")))] = "ring"
     engine: EngineConfig = Field(default_factory=EngineConfig)
+    mode: Annotated[Mode, PlainValidator(MODE)] = "full"
+    repair: RepairConfig = Field(default_factory=RepairConfig)
+    context: ContextConfig = Field(default_factory=ContextConfig)
+    isolation: IsolationConfig = Field(default_factory=IsolationConfig)
 
 
 class PoolSection(_PoolKeys):
@@ -105,6 +107,10 @@ class PoolSection(_PoolKeys):
             replicas=self.replicas,
             hash=self.hash,
             engine=self.engine,
+            mode=self.mode,
+            repair=self.repair,
+            context=self.context,
+            isolation=self.isolation,
         )
 
 
@@ -121,7 +127,7 @@ class PoolConfig(_PoolKeys):
         return Pool(self.id, self.served_name, self.aliases, self.hash, replicas)
 
 
-class Sessions(_Keys):
+class Sessions(Keys):
     """How a session is known, and for how long. `max` bounds the sessions that a picker remembers."""
 
     headers: Annotated[tuple[SessionHeaderName, ...], BeforeValidator(ListOf("header names", 1, 16))] = (
@@ -142,14 +148,14 @@ class Sessions(_Keys):
     max: Annotated[int, PlainValidator(Integer(1, 10_000_000))] = 200_000
 
 
-class Tenants(_Keys):
+class Tenants(Keys):
     """Which header names the tenant. `trusted`: a hop before us sets it; else every copy is dropped at the edge."""
 
     header: HeaderName
     trusted: SwitchValue = False
 
 
-class HealthCheck(_Keys):
+class HealthCheck(Keys):
     """How a replica is probed: GET `path`; a success is 200."""
 
     path: Annotated[str, PlainValidator(HEALTH_PATH)] = "/health"
@@ -159,7 +165,7 @@ class HealthCheck(_Keys):
     healthy_threshold: Threshold = 1
 
 
-class _TopKeys(_Keys):
+class _TopKeys(Keys):
     listen: Annotated[Address, PlainValidator(Listener())] = Address("127.0.0.1", 8080)
     admin: LoopbackAddress = Address("127.0.0.1", 9901)
     xds: LoopbackAddress = Address("127.0.0.1", 18000)

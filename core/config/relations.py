@@ -31,6 +31,7 @@ def broken_relations(root: Mapping, file: str) -> Iterator[Problem]:
             yield from _repeated(
                 _replica_texts(pool_id, pool, "id"), file, "an id that no other replica of the pool has"
             )
+            yield from _isolation(pool_id, pool, root, file)
             addresses = (
                 (path, line, str(address))
                 for path, line, text in _replica_texts(pool_id, pool, "address")
@@ -88,6 +89,16 @@ def _tenant_header(root: Mapping, session_headers: list[Text], file: str) -> Ite
         if any(text == name for _, _, name in session_headers):
             found = f"{quoted(text)}, which names the session too"
             yield Problem(file, line, "tenants.header", found, "a header that is not in sessions.headers")
+
+
+def _isolation(pool_id: str, pool: Node, root: Mapping, file: str) -> Iterator[Problem]:
+    """Without tenants all salts are one, and nobody would be isolated."""
+    tenants, isolation = root.get("tenants"), pool.get("isolation") if isinstance(pool, Mapping) else None
+    salt = isolation.entries.get("cache_salt") if isinstance(isolation, Mapping) else None
+    trusted = tenants.get("trusted") if isinstance(tenants, Mapping) else None
+    if salt is not None and _text(salt[1]) == "tenant" and not (isinstance(trusted, Scalar) and trusted.value is True):
+        path = ("pools", pool_id, "isolation", "cache_salt")
+        yield Problem(file, salt[0], dotted(path), '"tenant", and no tenants', "tenant with tenants: {trusted: true}")
 
 
 def _names(pool_id: str, line: int, pool: Node) -> Iterator[Text]:

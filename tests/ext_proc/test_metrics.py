@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from homing.core.chains import Chains
 from homing.core.config import parse
+from homing.core.context.lost import Finding
 from homing.core.fleet import Fleet, Pool, Replica
 from homing.core.placement.home import Placer, Reason
 from homing.core.placement.load import Load
@@ -69,6 +70,9 @@ class Exporting:
         self.route("t", x_session_close=b"true").release()
         self.picker.counts.keyless["first"] += 1
         self.picker.counts.learned["p"] += 1
+        self.picker.counts.repairs["p", "developer"] += 1
+        self.picker.counts.observed_repairs["p", "developer"] += 1
+        self.picker.counts.system_texts["p", "kept"] += 1
         self.picker.violated(Stage.FRESH, ANY_EVENT)
         self.picker.adopt(Fleet((Pool("p", "served", ("alias",), replicas=(REPLICAS[0], Replica("c", "10.0.0.3:1"))),)))
         self.picker.finished(Outcome("p", "c", 200, 0.3, 1.0, 2, "hash", ref))
@@ -182,9 +186,10 @@ def test_docs_and_code_agree_on_the_values_of_labels():
     assert documented_values("homing_decisions_total", "reason") == {*Reason, "none"}
     assert documented_values("homing_protocol_violations_total", "stage") == {stage.name.lower() for stage in Stage}
     assert documented_values("homing_odd_session_ids_total", "kind") == {"long", "non_ascii", *made_in_envoy}
-    assert documented_values("homing_rejected_total", "reason") == {"hint"}
     assert documented_values("homing_kv_batches_total", "outcome") == set(Fate)
     assert documented_values("homing_prompts_learned_total", "outcome") == set(Learning)
+    assert documented_values("homing_rejected_total", "reason") == {"hint", "context_length"}
+    assert documented_values("homing_system_texts_total", "outcome") == set(Finding)
 
 
 def test_a_rewritten_alias_counts_nothing_as_refused(exporting: Exporting):

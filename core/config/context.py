@@ -1,0 +1,42 @@
+"""What the file says of the conversations of a pool: repaired how, how long, whose cache they share."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import PlainValidator
+
+from homing.core.config.keys import Keys
+from homing.core.config.kinds import Choice, Integer, Number
+
+Mode = Literal["off", "observe", "route", "full"]
+MODES: tuple[Mode, ...] = ("off", "observe", "route", "full")
+MODE = Choice(MODES)
+
+AutoOff = Annotated[Literal["auto", "off"], PlainValidator(Choice(("auto", "off")))]
+LostSystem = Literal["off", "sample", "report", "restore"]
+
+
+class RepairConfig(Keys):
+    """Which repairs may be made, where the chat template needs them. `percent` of the sessions get them."""
+
+    system: AutoOff = "auto"
+    developer: AutoOff = "auto"
+    turns: AutoOff = "auto"
+    tools: AutoOff = "auto"
+    think: Annotated[Literal["keep", "strip"], PlainValidator(Choice(("keep", "strip")))] = "keep"
+    lost_system: Annotated[LostSystem, PlainValidator(Choice(("off", "sample", "report", "restore")))] = "off"
+    percent: Annotated[float, PlainValidator(Number(0, 100))] = 100.0
+
+
+class ContextConfig(Keys):
+    """How many tokens a request may have, the answer's included; 0: whatever the engine takes."""
+
+    max_tokens: Annotated[int, PlainValidator(Integer(0, 100_000_000))] = 0
+    over: Annotated[Literal["reject", "trim"], PlainValidator(Choice(("reject", "trim")))] = "reject"
+
+
+class IsolationConfig(Keys):
+    """Whose prefix cache a request may share. With a salt, the pool fails closed."""
+
+    cache_salt: Annotated[Literal["off", "tenant"], PlainValidator(Choice(("off", "tenant")))] = "off"

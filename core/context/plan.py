@@ -1,0 +1,79 @@
+"""What is to be done with the bodies of a pool's requests, from the file and the record of its template; and so, which
+bodies have to be read at all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from homing.core.chat.repair import Repairs, Switches
+from homing.core.config.context import LostSystem, Mode
+from homing.core.config.models import PoolConfig
+from homing.core.context.budget import Budget
+from homing.core.template.record import Capabilities
+
+SAMPLED = 1 / 16
+"""Of the sessions, where lost system texts are looked for in a sample."""
+
+
+class Need(StrEnum):
+    """Why a body is read."""
+
+    SALT = "salt"  # every body: it gets the tenant's
+    REPAIR = "repair"  # conversations: the template loses or refuses something
+    BUDGET = "budget"  # conversations: a limit is set
+    LOST_SYSTEM = "lost_system"  # conversations of a session: its system texts are looked for
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """`observes`: everything is found out and nothing is changed, but for what isolation demands. `places`: the picker
+    chooses replicas. `share`: of the sessions, from 0 to 1, whose conversations are repaired."""
+
+    mode: Mode = "full"
+    repairs: Repairs | None = None
+    share: float = 1.0
+    budget: Budget | None = None
+    lost_system: LostSystem = "off"
+    salted: bool = False
+
+    @classmethod
+    def of(cls, pool: PoolConfig, record: Capabilities | None) -> Plan:
+        """Isolation holds in every mode: it is a promise to the tenants. Without a record nothing is repaired."""
+        salted = pool.isolation.cache_salt == "tenant"
+        if pool.mode not in ("observe", "full"):
+            return cls(pool.mode, salted=salted)
+        repairs = Repairs.of(record, _switches(pool)) if record is not None else None
+        context = pool.context
+        budget = Budget(context.max_tokens, context.over == "trim") if context.max_tokens else None
+        return cls(pool.mode, repairs or None, pool.repair.percent / 100, budget, pool.repair.lost_system, salted)
+
+    @property
+    def needs(self) -> frozenset[Need]:
+        """Empty where no body is read but to rewrite an alias, or to place a request that names no session."""
+        wanted = {
+            Need.SALT: self.salted,
+            Need.REPAIR: self.repairs is not None and self.share > 0,
+            Need.BUDGET: self.budget is not None,
+            Need.LOST_SYSTEM: self.lost_system != "off",
+        }
+        return frozenset(need for need, is_so in wanted.items() if is_so)
+
+    @property
+    def observes(self) -> bool:
+        return self.mode == "observe"
+
+    @property
+    def places(self) -> bool:
+        return self.mode != "off"
+
+
+def _switches(pool: PoolConfig) -> Switches:
+    repair = pool.repair
+    return Switches(
+        system=repair.system == "auto",
+        developer=repair.developer == "auto",
+        turns=repair.turns == "auto",
+        tools=repair.tools == "auto",
+        think=repair.think == "strip",
+    )

@@ -1,0 +1,218 @@
+"""Everything that is done to a request's body, in one place and one order: the hint is checked, the alias becomes the
+model's name, lost system texts come back, the conversation is repaired and trimmed, the tenant's salt is put in.
+
+A body that needs none of it leaves byte for byte as it came; one that nobody can read goes on unchanged, since the
+engine's own error says what is wrong with it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import msgspec
+import xxhash
+
+from homing.core.chat.body import Members, NotAnObjectError, encode, members, named
+from homing.core.chat.repairs.names import Repair
+from homing.core.chat.shapes import Shape, shape_of
+from homing.core.chat.turn import Turns
+from homing.core.config import Config, PoolConfig
+from homing.core.context.lost import Finding, Sessions, Spoken, judge
+from homing.core.context.plan import SAMPLED, Need, Plan
+from homing.core.context.salt import salt
+from homing.core.fleet import Pool
+from homing.core.history import read
+from homing.core.session import SessionKey
+from homing.ext_proc.events import BodyAnswer, Reject, RequestHeadersReceived, SetHeaders
+
+REPAIRS = "x-homing-repairs"
+OBSERVED = b"observed:"
+"""In front of the names of what would have been done."""
+
+
+class Counters(Protocol):
+    """Where the picker counts what is done to bodies."""
+
+    repairs: Counter[tuple[str, str]]
+    observed_repairs: Counter[tuple[str, str]]
+    system_texts: Counter[tuple[str, str]]
+    rejected: Counter[str]
+
+
+class Bodies:
+    """Makes the work on each request's body. `secret`: what salts and digests are made with; `clock` in seconds."""
+
+    def __init__(self, secret: bytes, clock: Callable[[], float], counts: Counters) -> None:
+        self.counts = counts
+        self.sessions = Sessions(0.0, 0)
+        self.secret = secret
+        self.clock = clock
+        self._pools: Mapping[str, PoolConfig] = {}
+        self._plans: dict[str, tuple[Pool, Plan]] = {}
+
+    def configure(self, config: Config) -> None:
+        """What the file says, as of now."""
+        self._pools = {pool.id: pool for pool in config.pools}
+        self._plans = {}
+        self.sessions.limit(config.sessions.ttl_s, config.sessions.max)
+
+    def plan(self, pool: Pool) -> Plan:
+        """A pool that the file does not have is served as if nothing were said of it."""
+        known = self._plans.get(pool.id)
+        if known is not None and (known[0] is pool or known[0].template == pool.template):
+            return known[1]
+        config = self._pools.get(pool.id)
+        plan = Plan.of(config, pool.template) if config is not None else Plan(mode="route")
+        self._plans[pool.id] = (pool, plan)
+        return plan
+
+    def forget(self, key: SessionKey) -> None:
+        """The session has ended."""
+        self.sessions.forget(key.digest("", self.secret))
+
+    def work(self, pool: Pool, request: RequestHeadersReceived, key: SessionKey) -> Work:
+        """What is to be done for one request. `key`: as its headers say it."""
+        return Work(self, pool, self.plan(pool), request, key)
+
+
+class Work:
+    """The body of one request. `wanted`: whether it has to be read."""
+
+    __slots__ = ("_bodies", "_given", "_hint", "_model", "_plan", "_pool", "_shape", "needs")
+
+    def __init__(
+        self, bodies: Bodies, pool: Pool, plan: Plan, request: RequestHeadersReceived, key: SessionKey
+    ) -> None:
+        self._bodies, self._pool, self._plan = bodies, pool, plan
+        self._model = request.model
+        self._given = "x-homing-given" in request.headers
+        self._hint = "x-homing-model" in request.headers
+        self._shape = shape_of(request.headers.get(":path", b"")) if plan.needs else None
+        self.needs = self._needs(key)
+
+    @property
+    def aliased(self) -> bool:
+        return self._model in self._pool.aliases
+
+    @property
+    def wanted(self) -> bool:
+        return self.aliased or bool(self.needs)
+
+    @property
+    def plan(self) -> Plan:
+        return self._plan
+
+    def rewrite(self, body: bytes, key: SessionKey, named_in_body: bool = False) -> BodyAnswer | Reject:
+        """`key`: the session's, as it is known by now; `named_in_body`: the body said it."""
+        try:
+            before = members(body)
+        except NotAnObjectError:
+            return BodyAnswer()
+        said = named(before)
+        if self._hint and said is not None and said not in self._pool.names:
+            return self._rejected("hint", f"The header x-homing-model says {self._model}, the body says {said}.")
+        after: Members = before
+        headers: SetHeaders = ()
+        if self._shape is not None and (turns := self._shape.read(before)) is not None:
+            conversation = Conversation(self._bodies, self._pool, self._plan, self._shape)
+            talked = conversation.through(body, before, turns, key, self._given or named_in_body)
+            if isinstance(talked, str):
+                return self._rejected("context_length", talked)
+            after, headers = talked
+        if said in self._pool.aliases or (self.aliased and said != self._pool.served_name):
+            after = {**after, "model": msgspec.Raw(msgspec.json.encode(self._pool.served_name))}
+        if Need.SALT in self.needs:
+            own = salt(key.tenant, self._pool.id, self._bodies.secret)
+            after = {**after, "cache_salt": msgspec.Raw(msgspec.json.encode(own))}
+        return BodyAnswer(None if after is before else encode(after), headers)
+
+    def _needs(self, key: SessionKey) -> frozenset[Need]:
+        """Only conversations are repaired and measured; a salt goes into whatever a model reads."""
+        wanted = self._plan.needs
+        if not wanted or self._shape is not None:
+            return wanted
+        return wanted & {Need.SALT}
+
+    def _rejected(self, why: str, message: str) -> Reject:
+        self._bodies.counts.rejected[why] += 1
+        return Reject(400, message)
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """The steps on the turns of one request."""
+
+    bodies: Bodies
+    pool: Pool
+    plan: Plan
+    shape: Shape
+
+    def through(
+        self, body: bytes, before: Members, turns: Turns, key: SessionKey, known: bool
+    ) -> tuple[Members, SetHeaders] | str:
+        """The body's members with the turns as they are to be, and what was done; or why the request is refused.
+        `known`: the session was named by the client. The same members where there was nothing to do."""
+        made: Turns = turns
+        done: list[Repair] = []
+        if known and self._looks_for_lost(key):
+            made = self._found(body, before, made, key, done)
+        if (repairs := self.plan.repairs) is not None and self._ramped(body, key):
+            made, repaired = repairs.apply(made)
+            done += repaired
+        if (budget := self.plan.budget) is not None:
+            if budget.trims and (fitting := budget.trim(before, made)) is not made:
+                made = fitting
+                done.append(Repair.TRIM)
+            elif not self.plan.observes and (over := budget.over(before, made)) is not None:
+                return over.message
+        headers = self._told(done)
+        return (before if made is turns or self.plan.observes else self.shape.write(before, made)), headers
+
+    def _found(self, body: bytes, before: Members, turns: Turns, key: SessionKey, done: list[Repair]) -> Turns:
+        """The turns, with the session's system texts in front where these were lost and are to be restored."""
+        bodies, restores = self.bodies, self.plan.lost_system == "restore"
+        history = read(body, (), bodies.secret).history
+        if history is None:
+            return turns
+        digest, now = key.digest("", bodies.secret), bodies.clock()
+        judgement = judge(bodies.sessions.get(digest, now), Spoken.of(before, turns, history), restores)
+        if judgement.threads:
+            bodies.sessions.put(digest, judgement.threads, now)
+        finding = judgement.finding
+        if judgement.lost and restores:
+            turns = [*judgement.lost, *turns]
+            done.append(Repair.RESTORE_SYSTEM)
+            finding = finding if self.plan.observes else Finding.RESTORED
+        bodies.counts.system_texts[self.pool.id, finding] += 1
+        return turns
+
+    def _looks_for_lost(self, key: SessionKey) -> bool:
+        mode = self.plan.lost_system
+        return mode != "off" and (mode != "sample" or _among(SAMPLED, key.text))
+
+    def _ramped(self, body: bytes, key: SessionKey) -> bool:
+        """Whether this conversation is among those repaired: by its first prompt, which is the same in every turn,
+        with an id and without."""
+        if self.plan.share >= 1.0:
+            return True
+        history = read(body, (), b"").history
+        first = None if history is None else history.earlier[-1] if history.earlier else history.prompt
+        return _among(self.plan.share, first or key.text)
+
+    def _told(self, done: list[Repair]) -> SetHeaders:
+        counts = self.bodies.counts
+        counter = counts.observed_repairs if self.plan.observes else counts.repairs
+        for repair in done:
+            counter[self.pool.id, repair] += 1
+        if not done:
+            return ()
+        names = ",".join(done).encode()
+        return ((REPAIRS, OBSERVED + names if self.plan.observes else names),)
+
+
+def _among(share: float, identity: bytes) -> bool:
+    """The same in every turn and in every picker."""
+    return xxhash.xxh64_intdigest(identity) < share * 2**64

@@ -1,0 +1,233 @@
+"""What a picker does to bodies, by the file and the record of the pool's template."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from homing.core.chains import Chains
+from homing.core.config import parse
+from homing.core.fleet import Fleet, Pool, Replica
+from homing.core.placement.home import Placer
+from homing.core.placement.load import Load
+from homing.core.session import Homes
+from homing.core.template.record import Capabilities, Fate
+from homing.ext_proc.events import BodyAnswer, Reject, RequestHeadersReceived
+from homing.ext_proc.picker import Picker
+from homing.ext_proc.routed import RoutedRequest
+
+NO_SYSTEM = Capabilities(system=Fate.REFUSED, later_system=Fate.REFUSED)
+CLEAN = Capabilities()
+SYSTEM = {"role": "system", "content": "Be kind to everybody who asks."}
+USER = {"role": "user", "content": "hello, who is there on the other side?"}
+ANSWER = {"role": "assistant", "content": "Me."}
+
+
+class Nowhere:
+    def observe(self, place: object, seconds: float) -> None: ...
+
+    def forget(self, place: object) -> None: ...
+
+
+class Picking:
+    def __init__(self, record: Capabilities | None = NO_SYSTEM, **settings: object) -> None:
+        self.now = 0.0
+        replicas = [{"id": "r", "address": "10.0.0.1:8000"}]
+        pools = {"p": {"served_name": "served", "aliases": ["alias"], "replicas": replicas, **settings}}
+        file = {"tenants": {"header": "x-tenant", "trusted": True}, "pools": pools}
+        placer = Placer(Homes(100.0, 1000), Chains(100.0, 1000), Load(), b"secret", lambda n: 0)
+        self.picker = Picker(placer, lambda: self.now, Nowhere())
+        self.picker.configure(parse(json.dumps(file), "f"))
+        self.picker.adopt(Fleet((Pool("p", "served", ("alias",), "ring", (Replica("r", "10.0.0.1:8000"),), record),)))
+
+    def route(
+        self, session: bytes | None = b"s", path: bytes = b"/v1/chat/completions", model: str = "served", **more: bytes
+    ) -> RoutedRequest:
+        headers = {":path": path, "x-session-id": session or b"uuid", "x-homing-key": b"/" + (session or b"uuid")}
+        headers |= {"x-homing-given": b"1"} if session else {}
+        headers |= {name.replace("_", "-"): value for name, value in more.items()}
+        return self.picker.route(RequestHeadersReceived(headers, model))
+
+    def send(self, *messages: object, session: bytes | None = b"s", **members: object) -> tuple[object, dict[str, str]]:
+        """The messages that arrive, and the headers that are set."""
+        body = json.dumps({"model": "served", "messages": messages, **members}).encode()
+        answer = self.route(session).rewrite(body)
+        assert isinstance(answer, BodyAnswer)
+        sent = json.loads(answer.body or body)["messages"]
+        return sent, {name: value.decode() for name, value in answer.set_headers}
+
+
+def folded(*rest: object) -> list[object]:
+    return [{**USER, "content": f"{SYSTEM['content']}\n\n{USER['content']}"}, *rest]
+
+
+def test_a_repair_is_made_named_and_counted():
+    picking = Picking()
+    assert picking.route().want_body
+    assert picking.send(SYSTEM, USER) == (folded(), {"x-homing-repairs": "fold_system"})
+    assert picking.picker.counts.repairs == {("p", "fold_system"): 1}
+
+
+def test_without_a_session_it_is_placed_and_repaired_alike():
+    sent, headers = Picking().send(SYSTEM, USER, session=None)
+    assert sent == folded()
+    assert headers["x-homing-repairs"] == "fold_system"
+    assert headers["x-homing-decision"] == "new"
+
+
+def test_what_needs_nothing_leaves_byte_for_byte():
+    answer = Picking().route().rewrite(b'{ "messages" : [ {"role":"user", "content":"x"} ] }')
+    assert answer == BodyAnswer()
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"[]", b"{", b'{"messages":5}', b'{"messages":[{"role":5}]}', b'{"prompt":"x"}', b"\xff"]
+)
+def test_what_is_malformed_goes_to_the_engine_as_it_came(body: bytes):
+    assert Picking(context={"max_tokens": 1}, repair={"lost_system": "restore"}).route().rewrite(body) == BodyAnswer()
+
+
+def test_other_members_keep_their_bytes():
+    body = (
+        b'{"temperature": 0.10, "messages": [{"role":"system","content":"a"},{"role":"user","content":"b"}], "n":1e0}'
+    )
+    answer = Picking().route().rewrite(body)
+    assert isinstance(answer, BodyAnswer)
+    assert answer.body == b'{"temperature":0.10,"messages":[{"role":"user","content":"a\\n\\nb"}],"n":1e0}'
+
+
+@pytest.mark.parametrize("path", [b"/v1/embeddings", b"/v1/models", b"/v1/completions"])
+def test_only_conversations_are_read(path: bytes):
+    assert not Picking(context={"max_tokens": 5}).route(path=path).want_body
+
+
+def test_a_clean_template_an_unknown_one_and_a_pool_outside_of_the_file_ask_for_nothing():
+    assert not Picking(CLEAN).route().want_body
+    assert not Picking(None).route().want_body
+    picking = Picking()
+    picking.picker.adopt(
+        Fleet((Pool("other", "served", replicas=(Replica("r", "10.0.0.1:8000"),), template=NO_SYSTEM),))
+    )
+    assert not picking.route().want_body
+
+
+def test_a_template_that_is_probed_later_counts_from_then_on():
+    picking = Picking(None)
+    assert not picking.route().want_body
+    picking.picker.adopt(Fleet((Pool("p", "served", replicas=(Replica("r", "10.0.0.1:8000"),), template=NO_SYSTEM),)))
+    assert picking.route().want_body
+
+
+def test_alias_repair_and_salt_are_one_body():
+    picking = Picking(isolation={"cache_salt": "tenant"})
+    body = json.dumps({"model": "alias", "messages": [SYSTEM, USER], "cache_salt": "mine"}).encode()
+    salts = []
+    for tenant in (b"acme", b"acme", b"other"):
+        answer = picking.route(model="alias", x_tenant=tenant).rewrite(body)
+        assert isinstance(answer, BodyAnswer)
+        sent = json.loads(answer.body or b"")
+        assert (sent["model"], sent["messages"]) == ("served", folded())
+        salts.append(sent["cache_salt"])
+    assert salts[0] == salts[1] != salts[2]
+
+
+@pytest.mark.parametrize("mode", ["off", "observe", "route", "full"])
+def test_isolation_holds_in_every_mode_and_for_every_path(mode: str):
+    picking = Picking(CLEAN, mode=mode, isolation={"cache_salt": "tenant"})
+    routed = picking.route(path=b"/v1/completions")
+    assert routed.want_body
+    answer = routed.rewrite(b'{"prompt":"x"}')
+    assert isinstance(answer, BodyAnswer)
+    assert len(json.loads(answer.body or b"")["cache_salt"]) == 32
+
+
+def test_observe_finds_everything_out_and_changes_nothing():
+    picking = Picking(mode="observe", context={"max_tokens": 1})
+    routed = picking.route()
+    assert {name for name, _ in routed.set_headers} == {"x-homing-decision", "x-homing-ref"}
+    answer = routed.rewrite(json.dumps({"messages": [SYSTEM, USER]}).encode())
+    assert answer == BodyAnswer(None, (("x-homing-repairs", b"observed:fold_system"),))
+    assert picking.picker.counts.repairs == {}
+    assert picking.picker.counts.observed_repairs == {("p", "fold_system"): 1}
+    assert picking.picker.counts.decisions == {("p", "hash"): 1}
+
+
+def test_route_and_off_repair_nothing_and_off_places_nobody():
+    assert not Picking(mode="route").route().want_body
+    assert "x-gateway-destination-endpoint" in dict(Picking(mode="route").route().set_headers)
+    off = Picking(mode="off").route(None)
+    assert (off.want_body, off.set_headers) == (False, ())
+
+
+def test_percent_is_of_conversations_the_same_in_every_turn_with_an_id_and_without():
+    picking = Picking(repair={"percent": 30})
+    repaired = 0
+    for i in range(200):
+        first = {"role": "user", "content": f"question {i}"}
+        turns = [(SYSTEM, first), (SYSTEM, first, ANSWER, USER), (SYSTEM, first, ANSWER, USER, ANSWER, USER)]
+        done = [
+            picking.send(*turn, session=session)[1].get("x-homing-repairs")
+            for turn in turns
+            for session in (b"s", None)
+        ]
+        assert len(set(done)) == 1
+        repaired += done[0] is not None
+    assert 40 < repaired < 80
+
+
+def test_a_conversation_that_is_too_long_is_refused():
+    picking = Picking(CLEAN, context={"max_tokens": 100})
+    body = json.dumps({"messages": [{"role": "user", "content": "x" * 900}], "max_tokens": 5}).encode()
+    answer = picking.route().rewrite(body)
+    assert isinstance(answer, Reject)
+    assert answer.status == 400
+    assert "100 tokens" in answer.message
+    assert "at least 17 too many" in answer.message
+    assert picking.picker.counts.rejected == {"context_length": 1}
+
+
+def test_or_trimmed():
+    picking = Picking(CLEAN, context={"max_tokens": 100, "over": "trim"})
+    old = {"role": "user", "content": "x" * 300}
+    sent, headers = picking.send(SYSTEM, old, ANSWER, USER)
+    assert (sent, headers) == ([SYSTEM, USER], {"x-homing-repairs": "trim"})
+
+
+def test_a_lost_system_text_is_put_back():
+    picking = Picking(CLEAN, repair={"lost_system": "restore"})
+    picking.send(SYSTEM, USER)
+    sent, headers = picking.send(USER, ANSWER, USER)
+    assert (sent, headers) == ([SYSTEM, USER, ANSWER, USER], {"x-homing-repairs": "restore_system"})
+    assert picking.picker.counts.system_texts == {("p", "new"): 1, ("p", "restored"): 1}
+
+
+def test_and_folded_where_there_is_no_system_role():
+    picking = Picking(repair={"lost_system": "restore"})
+    picking.send(SYSTEM, USER)
+    sent, headers = picking.send(USER, ANSWER, USER)
+    assert (sent, headers["x-homing-repairs"]) == (folded(ANSWER, USER), "restore_system,fold_system")
+
+
+def test_or_only_reported():
+    for settings in ({"repair": {"lost_system": "report"}}, {"mode": "observe", "repair": {"lost_system": "restore"}}):
+        picking = Picking(CLEAN, **settings)
+        picking.send(SYSTEM, USER)
+        assert picking.send(USER, ANSWER, USER)[0] == [USER, ANSWER, USER]
+        assert picking.picker.counts.system_texts == {("p", "new"): 1, ("p", "lost"): 1}
+
+
+def test_sessions_of_others_and_conversations_without_an_id_get_nothing_back():
+    picking = Picking(CLEAN, repair={"lost_system": "restore"})
+    picking.send(SYSTEM, USER)
+    for session in (b"other", None):
+        assert picking.send(USER, ANSWER, USER, session=session)[0] == [USER, ANSWER, USER]
+    picking.route(b"s", x_session_close=b"true").release()
+    assert picking.send(USER, ANSWER, USER)[0] == [USER, ANSWER, USER]
+
+
+def test_a_sample_is_of_sessions():
+    picking = Picking(CLEAN, repair={"lost_system": "sample"})
+    for i in range(400):
+        picking.send(SYSTEM, USER, session=b"%d" % i)
+    assert 10 < picking.picker.counts.system_texts["p", "new"] < 45
