@@ -12,6 +12,7 @@ COMMANDS = {
     "ext-proc": "Run one picker behind Envoy's ext_proc filter.",
     "sim": "Run one simulated vLLM replica.",
     "status": "Show pools, replicas, drains and Envoys.",
+    "sessions": "Show where sessions live, or end one.",
     "drain": "Let a replica finish its sessions, then leave.",
     "undrain": "Take a drain back.",
     "plan": "Say what a change of replicas would move.",

@@ -12,7 +12,7 @@ from fastapi.responses import JSONResponse
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry
 
 from homing import __version__
-from homing.control import api_drains, api_plan
+from homing.control import api_drains, api_plan, api_sessions
 from homing.control.ads_server import AdsServer
 from homing.control.api_models import FleetView, Health, Readiness, XdsView
 from homing.control.api_plan import Census
@@ -21,6 +21,7 @@ from homing.control.drains import Drains
 from homing.control.feed import Feed
 from homing.control.membership import Membership
 from homing.control.picker_metrics import PickerMetrics, exposition
+from homing.control.picker_sessions import PickerSessions
 from homing.control.state import StateError
 
 FEED_TIMEOUT_S = 15.0
@@ -41,6 +42,7 @@ class Parts:
     feed: Feed
     registry: CollectorRegistry
     pickers: PickerMetrics
+    sessions: PickerSessions
     waiting: Callable[[], tuple[str, ...]]
 
 
@@ -49,6 +51,7 @@ def create_app(parts: Parts) -> FastAPI:
     app.include_router(_fleet_routes(parts))
     app.include_router(api_drains.routes(parts.membership, parts.drains, parts.audit))
     app.include_router(api_plan.routes(parts.membership, parts.census))
+    app.include_router(api_sessions.routes(parts.sessions, parts.audit))
     app.include_router(_operations_routes(parts))
 
     @app.exception_handler(StateError)

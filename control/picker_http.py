@@ -17,10 +17,12 @@ def client(address: str) -> httpx.AsyncClient:
     return httpx.AsyncClient(base_url=f"http://{address}", timeout=None, trust_env=False)
 
 
-async def fetch(client: httpx.AsyncClient, path: str, timeout_s: float, max_bytes: int) -> bytes | None:
-    """The body of a GET; None where there was none in time, or it is too long."""
+async def fetch(
+    client: httpx.AsyncClient, path: str, timeout_s: float, max_bytes: int, method: str = "GET"
+) -> bytes | None:
+    """The body of the answer; None where there was none in time, or it is too long."""
     try:
-        async with asyncio.timeout(timeout_s), client.stream("GET", path) as response:
+        async with asyncio.timeout(timeout_s), client.stream(method, path) as response:
             response.raise_for_status()
             body = bytearray()
             async for chunk in response.aiter_bytes():

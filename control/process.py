@@ -25,6 +25,7 @@ from homing.control.last_good import LastGood
 from homing.control.membership import Membership
 from homing.control.metrics import ControlCollector, registry
 from homing.control.picker_metrics import PickerMetrics
+from homing.control.picker_sessions import PickerSessions
 from homing.control.snapshot import Snapshot
 from homing.control.state import open_state
 from homing.control.telling import LastGoodFiles, Telling
@@ -70,6 +71,7 @@ async def run(config: Config, options: Options, resources: Resources) -> None:
     telling = Telling(ads, feed, _snapshots(options, resources), _last_good(options, resources))
     collector = ControlCollector(watch, telling, feed, ads)
     pickers, census = PickerMetrics(options.picker_http), PickerCensus(options.picker_http)
+    sessions = PickerSessions(options.picker_http)
     audit, drains = Audit(state, time.time), Drains(watch.membership, census, state, time.time)
     audit.restore(saved.audit)
     drains.restore(saved.drains)
@@ -78,7 +80,8 @@ async def run(config: Config, options: Options, resources: Resources) -> None:
         probed, told = watch.prober.settled.is_set(), telling.done.is_set()
         return (() if probed else ("the first round of probes",)) + (() if told else ("the first rollout",))
 
-    parts = Parts(watch.membership, drains, census, audit, ads, feed, registry(collector), pickers, waiting)
+    members = watch.membership, drains, census, audit
+    parts = Parts(*members, ads, feed, registry(collector), pickers, sessions, waiting)
     http = HttpServer(create_app(parts))
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(state.close)
@@ -86,6 +89,7 @@ async def run(config: Config, options: Options, resources: Resources) -> None:
         await ads.start(config.xds)
         await stack.enter_async_context(pickers)
         await stack.enter_async_context(census)
+        await stack.enter_async_context(sessions)
         tasks = await stack.enter_async_context(asyncio.TaskGroup())
         tasks.create_task(http.serve([listener]))
         followers = [

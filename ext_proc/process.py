@@ -26,7 +26,7 @@ from homing.core.placement.home import Placer
 from homing.core.placement.load import Load
 from homing.core.prefix.index import Index
 from homing.core.session import Homes
-from homing.ext_proc import http, residents
+from homing.ext_proc import http, residents, sessions
 from homing.ext_proc.exchange import Exchange
 from homing.ext_proc.feed import Feed, follow
 from homing.ext_proc.metrics import PickerCollector, Ttft
@@ -79,7 +79,7 @@ async def run(config: Config, options: Options) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, ended.set)
-    routes = residents.routes(picker, time.monotonic)
+    routes = (*residents.routes(picker, time.monotonic), *sessions.routes(picker, time.monotonic))
     server = HttpServer(http.app(registry, lambda: None if picker.version else "no fleet yet", routes))
     with listening(options.http) as listener:
         await transport.start()

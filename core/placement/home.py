@@ -155,12 +155,20 @@ class Placer:
         """The session has ended: its homes in `pools` are forgotten. Whether there was one."""
         return sum(self.forget(pool.pool.id, key, now) for pool in pools) > 0
 
-    def residents(self, pools: Iterable[CompiledPool], now: float) -> Iterator[Place]:
-        """Where each session lives, one after the other. There may be many: take some at a time."""
+    def digest(self, pool_id: str, key: SessionKey) -> bytes:
+        """Under which `key` stands in the table of homes."""
+        return key.digest(pool_id, self._secret)
+
+    def inhabitants(self, pools: Iterable[CompiledPool], now: float) -> Iterator[tuple[bytes, str, str]]:
+        """(digest, pool, home) of each session, one after the other. There may be many: take some at a time."""
         pool_ids = {pool_tag(pool.pool.id, self._secret): pool.pool.id for pool in pools}
         for digest, home in self.homes.living(now):
             if (pool_id := pool_ids.get(digest[:TAG_BYTES])) is not None:
-                yield pool_id, home
+                yield digest, pool_id, home
+
+    def residents(self, pools: Iterable[CompiledPool], now: float) -> Iterator[Place]:
+        """Where each session lives, likewise."""
+        return ((pool_id, home) for _, pool_id, home in self.inhabitants(pools, now))
 
     def served_by(self, pool: CompiledPool, ref: Ref, replica_id: str, now: float) -> bool:
         """Envoy's log says who really served. If that is another than it was told, and the session has not moved since,

@@ -16,6 +16,7 @@ from homing.control.feed import Feed
 from homing.control.membership import Membership
 from homing.control.metrics import ControlCollector, registry
 from homing.control.picker_metrics import PickerMetrics
+from homing.control.picker_sessions import PickerSessions
 from homing.control.snapshot import CDS, EDS, LDS, RDS, Resources, Snapshot
 from homing.control.state import open_state
 from homing.control.telling import Telling
@@ -156,7 +157,7 @@ async def http_replies():
 class Service:
     """What a control service is made of, and its application."""
 
-    def __init__(self, config):
+    def __init__(self, config, pickers=None):
         self.watch = FleetWatch(Path("homing.yaml"), Membership(config), Random(1))
         self.ads, self.feed = AdsServer(), Feed(lambda: 0.0)
         telling = Telling(self.ads, self.feed, lambda config, fleet: SNAPSHOT)
@@ -164,11 +165,13 @@ class Service:
         self.still = ("the first rollout",)
         self.left = {}
         self.snapshot = SNAPSHOT
+        self.sessions = PickerSessions({} if pickers is None else pickers)
         self.state, _ = open_state(None)
         self.audit = Audit(self.state, lambda: 1000.0)
         self.drains = Drains(self.watch.membership, self.census, self.state, lambda: 1000.0, interval_s=0.01)
         members = self.watch.membership, self.drains, self.census, self.audit
-        parts = Parts(*members, self.ads, self.feed, self.registry, PickerMetrics({}), lambda: self.still)
+        told = self.ads, self.feed, self.registry, PickerMetrics({}), self.sessions
+        parts = Parts(*members, *told, lambda: self.still)
         self.app = create_app(parts)
 
     async def census(self):
@@ -182,6 +185,12 @@ async def service(homing_yaml, background):
     background(made.drains.run())
     yield made
     await made.state.close()
+
+
+@pytest.fixture
+def make_service():
+    """The class, for services with pickers."""
+    return Service
 
 
 @pytest.fixture
