@@ -81,7 +81,10 @@ class Subscriber:
             ready: Mapping[zmq.asyncio.Socket, int] = dict(await poller.poll())
             if monitor in ready:
                 event = parse_monitor_message(await monitor.recv_multipart())["event"]
-                await (self._connected() if event == zmq.EVENT_HANDSHAKE_SUCCEEDED else self._disconnected())
+                if event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
+                    await self._connected()
+                else:
+                    self._cold()
             elif socket in ready:
                 frames = await socket.recv_multipart()
                 if len(frames) == 3 and len(frames[1]) == 8:
@@ -94,14 +97,15 @@ class Subscriber:
         self._blocks.begin(self._source.place[1], complete=False)
         await self._replay()
 
-    async def _disconnected(self) -> None:
+    def _cold(self) -> None:
         self._index.forget(self._source.place)
+        self._blocks.forget(self._source.place[1])
 
     async def _heard(self, number: int, payload: bytes) -> None:
         verdict = self._stream.heard(number)
         if verdict is Verdict.RESTARTED:
             self._counts.restarts[self._source.place[0]] += 1
-            self._index.forget(self._source.place)
+            self._cold()
             verdict = self._stream.heard(number)
         if verdict is Verdict.HOLE:
             await self._replay()

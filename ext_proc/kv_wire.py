@@ -7,6 +7,7 @@ are taken, from one engine and in one batch. Fields and events that are not know
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import msgspec
 
@@ -16,11 +17,15 @@ _DEVICE = (None, "GPU")
 """The device's own cache is called GPU, whatever the device is; other media are tiers behind it."""
 
 
+TokenId = Annotated[int, msgspec.Meta(ge=0, lt=2**32)]
+BlockSize = Annotated[int, msgspec.Meta(ge=1)]
+
+
 class _Stored(msgspec.Struct, tag="BlockStored"):
     block_hashes: list[int | bytes]
     parent_block_hash: int | bytes | None
-    token_ids: list[int]
-    block_size: int
+    token_ids: list[TokenId]
+    block_size: BlockSize
     medium: str | None = None
     extra_keys: list[msgspec.Raw] | None = None
     group_idx: int | None = None
@@ -39,8 +44,8 @@ class _Cleared(msgspec.Struct, tag="AllBlocksCleared"):
 class _StoredArray(msgspec.Struct, tag="BlockStored", array_like=True):
     block_hashes: list[int | bytes]
     parent_block_hash: int | bytes | None
-    token_ids: list[int]
-    block_size: int
+    token_ids: list[TokenId]
+    block_size: BlockSize
     lora_id: int | None = None
     medium: str | None = None
 

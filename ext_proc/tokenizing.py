@@ -20,6 +20,7 @@ from homing.core.prefix.blocks import chain
 from homing.core.prefix.index import Index
 from homing.core.prefix.learned import Chains
 from homing.core.prefix.prompt import Prompt
+from homing.ext_proc.kv_wire import TokenId
 
 MIN_TOKENS = 512
 """Prompts whose unknown part is shorter are not worth a question."""
@@ -61,7 +62,7 @@ class _Body(msgspec.Struct):
 
 
 class _Tokenized(msgspec.Struct):
-    tokens: list[int]
+    tokens: list[TokenId]
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +116,7 @@ class Learner:
             answer = await client.post(
                 url, content=_question(body, sent.model), headers={"content-type": "application/json"}
             )
-        except httpx.HTTPError:
+        except (httpx.HTTPError, httpx.InvalidURL):
             return Learning.FAILED
         if answer.status_code != 200:
             return Learning.REFUSED if answer.status_code < 500 else Learning.FAILED

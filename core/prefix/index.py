@@ -83,6 +83,7 @@ class Index:
         self.pool(place[0]).placed.resize(place[1], capacity_tokens)
 
     def forget(self, place: Place) -> None:
+        """What it was sent. What it says of its blocks is forgotten by who listens to it, who knows better: a replica
+        that misses some probes still has them."""
         if (pool := self._pools.get(place[0])) is not None:
             pool.placed.forget(place[1])
-            pool.blocks.forget(place[1])

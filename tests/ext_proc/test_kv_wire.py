@@ -66,6 +66,9 @@ def test_digests_are_cut_to_the_numbers_that_vllm_publishes():
         {"type": "BlockRemoved", "block_hashes": [7], "medium": "CPU"},
         MAP | {"group_idx": 1},  # of another kind of attention
         MAP | {"token_ids": "text"},
+        MAP | {"token_ids": [-1, 2]},
+        MAP | {"token_ids": [2**32, 2]},
+        MAP | {"block_size": 0},
         {},
         [],
         7,

@@ -122,6 +122,7 @@ async def test_each_prompt_is_asked_for_once(engine: Engine, index: Index):
         (500, b"{}", Learning.FAILED),
         (200, b"{}", Learning.FAILED),
         (200, b"not JSON", Learning.FAILED),
+        (200, b'{"tokens": [-1]}', Learning.FAILED),
     ],
 )
 async def test_an_engine_that_does_not_tokenize_teaches_nothing(
@@ -132,8 +133,9 @@ async def test_an_engine_that_does_not_tokenize_teaches_nothing(
     assert index.held("p", PROMPT, 0.0) == {}
 
 
-async def test_an_engine_that_is_away_teaches_nothing(index: Index):
-    assert await outcome(Learner(index, 0.0), sent(Engine("127.0.0.1:1"))) is Learning.FAILED
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "not:an:address"])
+async def test_an_engine_that_is_away_teaches_nothing(index: Index, address: str):
+    assert await outcome(Learner(index, 0.0), sent(Engine(address))) is Learning.FAILED
 
 
 @pytest.mark.parametrize("changes", [{"messages": None}, {"system": "Anthropic's shape"}])

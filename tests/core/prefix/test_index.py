@@ -85,10 +85,12 @@ def test_beyond_what_was_learned_counts_what_was_sent():
     assert index.held("m", longer, SETTLED_S) == {"a": 400, "b": 150}
 
 
-def test_a_cold_replica_has_no_blocks_either():
+def test_a_replica_that_misses_some_probes_keeps_what_its_events_say():
     index = informed()
-    index.forget(("m", "a"))
-    assert index.held("m", ASKED, 0.0) == {"b": 150}
+    index.placed("m", "c", ASKED, 0.0)
+    for replica in ("a", "c"):
+        index.forget(("m", replica))
+    assert index.held("m", ASKED, 0.0) == {"a": 300, "b": 150}
 
 
 def test_only_prompts_of_pools_that_tell_their_blocks_are_worth_learning():
