@@ -10,6 +10,7 @@ import click
 from homing.cli.config_file import InvalidConfig, config_option, load
 
 if TYPE_CHECKING:
+    from homing.cli.template_check import TemplateSummary
     from homing.core.config import Config, Problem
 
 
@@ -30,29 +31,42 @@ class Report:
     problems: tuple[Problem, ...]
     pools: tuple[PoolSummary, ...]
     listeners: dict[str, str]
+    templates: tuple[TemplateSummary, ...] = ()
 
 
 @click.command()
 @config_option
+@click.option("--engine", "engines", is_flag=True, help="Ask the engines what their chat templates do.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.pass_context
-def command(ctx: click.Context, config_path: str, as_json: bool) -> None:
-    """Validate the file. Exit 0 with a summary, or 2 with every problem: line, key, found, allowed."""
+def command(ctx: click.Context, config_path: str, engines: bool, as_json: bool) -> None:
+    """Validate the file. Exit 0 with a summary, or 2 with every problem: line, key, found, allowed.
+
+    Chat templates in files are probed, those of engines with --engine: exit 1 when one cannot be had.
+    """
     try:
-        report = summary(config_path, load(config_path))
+        report = summary(config_path, load(config_path), engines)
     except InvalidConfig as e:
         if not as_json:
             raise
         click.echo(encoded(Report(config_path, False, e.problems, (), {})))
         ctx.exit(e.exit_code)
     click.echo(encoded(report) if as_json else in_words(report))
+    if any(template.trouble for template in report.templates):
+        ctx.exit(1)
 
 
-def summary(path: str, config: Config) -> Report:
+def summary(path: str, config: Config, engines: bool) -> Report:
+    import asyncio
+    from pathlib import Path
+
+    from homing.cli.template_check import templates
+
     fleet = config.fleet()
     pools = tuple(PoolSummary(p.id, p.names, p.hash, tuple(r.id for r in p.replicas)) for p in fleet.pools)
     listeners = {"listen": config.listen, "admin": config.admin, "xds": config.xds, "api": config.api}
-    return Report(path, True, (), pools, {name: str(address) for name, address in listeners.items()})
+    found = asyncio.run(templates(config, Path(path), engines))
+    return Report(path, True, (), pools, {name: str(address) for name, address in listeners.items()}, found)
 
 
 def encoded(report: Report) -> str:
@@ -64,10 +78,12 @@ def encoded(report: Report) -> str:
 def in_words(report: Report) -> str:
     replicas = sum(len(pool.replicas) for pool in report.pools)
     lines = [f"{report.file}: valid; {counted(len(report.pools), 'pool')}, {counted(replicas, 'replica')}"]
-    lines += [
-        f"  pool {pool.id}: {counted(len(pool.replicas), 'replica')}, serves {', '.join(pool.names)} ({pool.hash})"
-        for pool in report.pools
-    ]
+    templates = {template.pool: template.lines for template in report.templates}
+    for pool in report.pools:
+        lines.append(
+            f"  pool {pool.id}: {counted(len(pool.replicas), 'replica')}, serves {', '.join(pool.names)} ({pool.hash})"
+        )
+        lines += templates.get(pool.id, [])
     lines += [f"  {name} on {address}" for name, address in report.listeners.items()]
     return "\n".join(lines)
 

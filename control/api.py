@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -23,6 +23,8 @@ from homing.control.membership import Membership
 from homing.control.picker_metrics import PickerMetrics, exposition
 from homing.control.picker_sessions import PickerSessions
 from homing.control.state import StateError
+from homing.control.templates.api import template_routes
+from homing.control.templates.prober import Progress
 
 FEED_TIMEOUT_S = 15.0
 
@@ -44,6 +46,7 @@ class Parts:
     pickers: PickerMetrics
     sessions: PickerSessions
     waiting: Callable[[], tuple[str, ...]]
+    templates: Mapping[str, Progress]
 
 
 def create_app(parts: Parts) -> FastAPI:
@@ -52,6 +55,7 @@ def create_app(parts: Parts) -> FastAPI:
     app.include_router(api_drains.routes(parts.membership, parts.drains, parts.audit))
     app.include_router(api_plan.routes(parts.membership, parts.census))
     app.include_router(api_sessions.routes(parts.sessions, parts.audit))
+    app.include_router(template_routes(parts.templates))
     app.include_router(_operations_routes(parts))
 
     @app.exception_handler(StateError)

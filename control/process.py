@@ -81,7 +81,7 @@ async def run(config: Config, options: Options, resources: Resources) -> None:
         return (() if probed else ("the first round of probes",)) + (() if told else ("the first rollout",))
 
     members = watch.membership, drains, census, audit
-    parts = Parts(*members, ads, feed, registry(collector), pickers, sessions, waiting)
+    parts = Parts(*members, ads, feed, registry(collector), pickers, sessions, waiting, watch.templates.progress)
     http = HttpServer(create_app(parts))
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(state.close)

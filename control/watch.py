@@ -11,6 +11,8 @@ from homing.control.discovery.static import Resolve, StaticDiscovery, resolve
 from homing.control.health import HttpProbe, Prober
 from homing.control.membership import Membership
 from homing.control.reload import Reloader
+from homing.control.templates.finding import Finder
+from homing.control.templates.prober import TemplateProber
 from homing.core.config import Config
 from homing.core.fleet import Fleet
 
@@ -18,7 +20,8 @@ OnChange = Callable[[Config, Fleet], None]
 
 
 class FleetWatch:
-    """Reads the file again when it changes, resolves names, probes replicas. Needs no other part of control.
+    """Reads the file again when it changes, resolves names, probes replicas and their chat templates. Needs no other
+    part of control.
 
     watch = FleetWatch(path, Membership(load(path)), Random())
     loop.add_signal_handler(signal.SIGHUP, watch.reload)
@@ -31,6 +34,8 @@ class FleetWatch:
         self.discovery = StaticDiscovery(membership, resolve)
         self._probe = HttpProbe()
         self.prober = Prober(membership, self._probe, random)
+        self._finder = Finder(random)
+        self.templates = TemplateProber(membership, path, self._finder, random)
 
     def reload(self) -> None:
         """Reads the file at once. For SIGHUP."""
@@ -39,12 +44,13 @@ class FleetWatch:
     async def run(self, on_change: OnChange) -> None:
         """Until cancelled. Calls `on_change` on the loop's thread: first when every replica has been probed to a
         verdict (before, all would look unfit), then for each newer (config, fleet)."""
-        async with self._probe, asyncio.TaskGroup() as tasks:
+        async with self._probe, self._finder, asyncio.TaskGroup() as tasks:
             tasks.create_task(self.discovery.run())
             await self.discovery.first_round.wait()
             tasks.create_task(self.prober.run())
             await self.prober.settled.wait()
             tasks.create_task(self.reloader.run())
+            tasks.create_task(self.templates.run())
             serial, view = self.membership.views.serial, self.membership.view
             while True:
                 on_change(view.config, view.fleet)

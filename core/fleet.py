@@ -54,6 +54,7 @@ class Pool:
     """Replicas that serve the same model. `aliases` are other names clients may use for it.
 
     `template`: what the model's chat template does to messages; None while nobody knows, and then nothing is repaired.
+    `template_digest`: of the template's text; empty where only the engine has it.
     """
 
     id: str
@@ -62,6 +63,7 @@ class Pool:
     hash: HashPolicy = "ring"
     replicas: tuple[Replica, ...] = ()
     template: Capabilities | None = None
+    template_digest: str = ""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -188,9 +190,15 @@ class TemplateProbed(Event):
 
     pool_id: str
     template: Capabilities | None
+    digest: str = ""
 
     def change(self, fleet: Fleet) -> Fleet:
-        return Fleet(tuple(replace(p, template=self.template) if p.id == self.pool_id else p for p in fleet.pools))
+        def probed(pool: Pool) -> Pool:
+            if pool.id != self.pool_id:
+                return pool
+            return replace(pool, template=self.template, template_digest=self.digest)
+
+        return Fleet(tuple(map(probed, fleet.pools)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,4 +218,6 @@ class PoolsReported(Event):
 def _with_what_is_known(pool: Pool, before: Pool | None) -> Pool:
     if before is None:
         return replace(pool, replicas=())
-    return replace(pool, replicas=before.replicas, template=before.template)
+    return replace(
+        pool, replicas=before.replicas, template=before.template, template_digest=before.template_digest
+    )  # fmt: skip

@@ -14,6 +14,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from homing.sim.conversations import Message
 from homing.sim.errors import BadRequestError
+from homing.sim.prepared_messages import prepared
 from homing.sim.tokenizer import BOS
 
 # ChatML, as Qwen and others have it.
@@ -54,7 +55,8 @@ class ChatTemplate:
         environment.filters["tojson"] = _tojson
         environment.globals["raise_exception"] = _raise_exception
         environment.globals["strftime_now"] = lambda form: datetime.now().strftime(form)
-        self._template = environment.from_string(DEFAULT_TEMPLATE if source is None else source)
+        self._source = DEFAULT_TEMPLATE if source is None else source
+        self._template = environment.from_string(self._source)
 
     def render(self, messages: Sequence[Message], options: RenderOptions) -> str:
         """Raises BadRequestError with the template's own words, as vLLM does."""
@@ -63,7 +65,7 @@ class ChatTemplate:
         if not messages:
             words = "Cannot apply chat template to an empty conversation. Provide at least one message."
             raise BadRequestError(words)
-        conversation = [_flat(message) for message in messages]
+        conversation = prepared(messages, self._source)
         final = _mark_end(conversation[-1]) if options.continue_final_message else None
         try:
             text = self._template.render(
@@ -75,30 +77,6 @@ class ChatTemplate:
         except (jinja2.TemplateError, TypeError, ValueError, ArithmeticError, LookupError, AttributeError) as error:
             raise BadRequestError(str(error)) from None
         return text if final is None else _cut_at_mark(text, final)
-
-
-def _flat(message: Message) -> dict[str, object]:
-    """vLLM's `string` content format: text parts joined by line breaks."""
-    role = message.get("role")
-    if not isinstance(role, str):
-        raise BadRequestError("Each message needs a `role`.", "messages")
-    content = message.get("content")
-    if isinstance(content, list):
-        content = "\n".join(_part_text(part) for part in content)
-    elif content is not None and not isinstance(content, str):
-        raise BadRequestError("`content` must be text or a list of parts.", "messages")
-    return {**message, "content": content}
-
-
-def _part_text(part: object) -> str:
-    if isinstance(part, str):
-        return part
-    if isinstance(part, dict):
-        text = part.get("text", part.get("refusal"))
-        if isinstance(text, str):
-            return text
-        raise BadRequestError(f"Unknown part type: {part.get('type')}", "messages")
-    raise BadRequestError("A content part must be an object.", "messages")
 
 
 def _mark_end(message: dict[str, object]) -> str:

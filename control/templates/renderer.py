@@ -12,7 +12,6 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
-from types import TracebackType
 
 import msgspec
 
@@ -50,9 +49,11 @@ class Renderer:
     async def __aenter__(self) -> Renderer:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
+        await self.end()
+
+    async def end(self) -> None:
+        """Ends the worker; a later job starts another."""
         await self._end()
 
     async def probe(self, template: ChatTemplate, seed: bytes, dates: Sequence[str]) -> Capabilities:
@@ -81,16 +82,20 @@ class Renderer:
 
     async def _exchanged(self, body: bytes) -> Answer:
         new = self._process is None
-        process = self._process or await self._started()
+        try:
+            process = self._process or await self._started()
+        except OSError as error:
+            raise WorkerLostError(f"no process to render in: {error.strerror or error}") from None
         done = False
         try:
             async with asyncio.timeout(self._time_limit_s + GRACE_S + (START_S if new else 0)):
                 answer = _decode(await _exchange(process, body))
             done = True
             return answer
-        except (asyncio.IncompleteReadError, ConnectionError, TimeoutError, msgspec.DecodeError):
+        except (asyncio.IncompleteReadError, ConnectionError, TimeoutError, msgspec.DecodeError) as error:
             self.lost += 1
-            raise WorkerLostError(self._why(await self._end())) from None
+            gone = isinstance(error, asyncio.IncompleteReadError | ConnectionError)
+            raise WorkerLostError(self._why(await self._end(grace_s=GRACE_S if gone else 0))) from None
         finally:
             if not done:  # also when the caller was cancelled: the answer would be taken for the next job's
                 await self._end()
@@ -108,13 +113,16 @@ class Renderer:
         )  # fmt: skip
         return self._process
 
-    async def _end(self) -> int | None:
-        """What the worker ended with, None where there was none."""
+    async def _end(self, grace_s: float = 0) -> int | None:
+        """What the worker ended with, by itself within `grace_s` or killed; None where there was none."""
         process, self._process = self._process, None
         if process is None:
             return None
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(grace_s):
+                return await process.wait()
         with contextlib.suppress(ProcessLookupError):
-            process.kill()
+            os.kill(process.pid, signal.SIGKILL)  # asyncio's own kill() reaps a dead child before the loop can
         return await process.wait()
 
 

@@ -1,6 +1,7 @@
 """The file `homing.yaml`: its models, and `parse`, which reads it or says everything that is wrong with it."""
 
 from homing.core.config.address import Address
+from homing.core.config.context import TemplateConfig
 from homing.core.config.document import MAX_FILE_BYTES
 from homing.core.config.models import Config, HealthCheck, PoolConfig, ReplicaConfig, Sessions, Tenants
 from homing.core.config.problems import ConfigError, Problem
@@ -16,6 +17,7 @@ __all__ = [
     "Problem",
     "ReplicaConfig",
     "Sessions",
+    "TemplateConfig",
     "Tenants",
     "parse",
 ]

@@ -1,13 +1,14 @@
-"""What the file says of the conversations of a pool: repaired how, how long, whose cache they share."""
+"""What the file says of the conversations of a pool: by which template, repaired how, how long, whose cache they
+share."""
 
 from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import PlainValidator
+from pydantic import PlainValidator, model_validator
 
 from homing.core.config.keys import Keys
-from homing.core.config.kinds import Choice, Integer, Number
+from homing.core.config.kinds import Choice, Integer, Number, Text
 
 Mode = Literal["off", "observe", "route", "full"]
 MODES: tuple[Mode, ...] = ("off", "observe", "route", "full")
@@ -15,6 +16,23 @@ MODE = Choice(MODES)
 
 AutoOff = Annotated[Literal["auto", "off"], PlainValidator(Choice(("auto", "off")))]
 LostSystem = Literal["off", "sample", "report", "restore"]
+
+
+FILE_PATH = Text(r"[^\0-\x1f\x7f]{1,4096}", "a path of 1 to 4096 printable characters")
+
+
+class TemplateConfig(Keys):
+    """Where a pool's chat template is had from: one of the three. Paths are relative to the file that says so."""
+
+    source: Annotated[Literal["engine", "none"], PlainValidator(Choice(("engine", "none")))] = "engine"
+    file: Annotated[str, PlainValidator(FILE_PATH)] = ""
+    directory: Annotated[str, PlainValidator(FILE_PATH)] = ""
+
+    @model_validator(mode="after")
+    def _one(self) -> TemplateConfig:
+        if len(self.model_fields_set) > 1:
+            raise ValueError("one of source, file and directory")
+        return self
 
 
 class RepairConfig(Keys):

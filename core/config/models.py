@@ -11,7 +11,7 @@ from typing import Annotated, Literal, get_args
 from pydantic import BeforeValidator, Field, PlainValidator
 
 from homing.core.config.address import Address
-from homing.core.config.context import MODE, ContextConfig, IsolationConfig, Mode, RepairConfig
+from homing.core.config.context import MODE, ContextConfig, IsolationConfig, Mode, RepairConfig, TemplateConfig
 from homing.core.config.keys import Keys
 from homing.core.config.kinds import (
     Choice,
@@ -88,6 +88,7 @@ class _PoolKeys(Keys):
     replicas: Annotated[tuple[ReplicaConfig, ...], BeforeValidator(ListOf("replicas", 1, 1000))]
     hash: Annotated[HashPolicy, PlainValidator(Choice(("ring", "maglev")))] = "ring"
     engine: EngineConfig = Field(default_factory=EngineConfig)
+    template: TemplateConfig = Field(default_factory=TemplateConfig)
     mode: Annotated[Mode, PlainValidator(MODE)] = "full"
     repair: RepairConfig = Field(default_factory=RepairConfig)
     context: ContextConfig = Field(default_factory=ContextConfig)
@@ -107,6 +108,7 @@ class PoolSection(_PoolKeys):
             replicas=self.replicas,
             hash=self.hash,
             engine=self.engine,
+            template=self.template,
             mode=self.mode,
             repair=self.repair,
             context=self.context,

@@ -1,9 +1,9 @@
 """Messages as an engine hands them to its chat template, whatever the template says.
 
 vLLM (renderers/chat_utils.py, `_parse_chat_message_content` and `_postprocess_messages`) makes a missing content an
-empty one, gives templates that know no lists of parts their texts joined by line breaks, and the arguments of tool
-calls as objects. What it does only in some versions (the role `developer` made `system`) is not done here: a file
-says what the template does, the engine says what becomes of it.
+empty one and the results of tools texts, gives templates that know no lists of parts their texts joined by line
+breaks, and the arguments of tool calls as objects. What it does only in some versions (the role `developer` made
+`system`) is not done here: a file says what the template does, the engine says what becomes of it.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ def prepared(messages: Sequence[Message], takes: Takes) -> list[dict[str, object
 def _prepared(message: Message, takes: Takes) -> dict[str, object]:
     ready = dict(message)
     content = ready.get("content")
+    takes = Takes.TEXT if message.get("role") == "tool" else takes
     if content is None:
-        content = ""
-    if isinstance(content, list) and (takes is Takes.TEXT or message.get("role") == "tool"):
-        content = joined(content)
+        ready["content"] = [] if takes is Takes.LISTS else ""
+    elif isinstance(content, list) and takes is Takes.TEXT:
+        ready["content"] = joined(content)
     elif isinstance(content, str) and takes is Takes.LISTS:
-        content = parts((content,))
-    ready["content"] = content
+        ready["content"] = parts((content,))
     made = ready.pop("tool_calls", None)
     if isinstance(made, list) and made:
         ready["tool_calls"] = [_call(call) for call in made]

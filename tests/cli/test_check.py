@@ -1,9 +1,13 @@
 """`homing check`: exit codes, and what goes where."""
 
 import json
+import re
+import subprocess
+import sys
 
 import pytest
 from click.testing import CliRunner, Result
+from published_templates import published
 
 from homing.cli.config_file import InvalidConfig, load, read
 from homing.cli.main import main
@@ -72,6 +76,7 @@ def test_a_good_file_as_json(check):
             "xds": "127.0.0.1:18000",
             "api": "127.0.0.1:8600",
         },
+        "templates": [],
     }
 
 
@@ -161,3 +166,61 @@ def test_a_name_that_no_file_can_have_is_a_problem():
     with pytest.raises(ConfigError) as caught:
         read("a\0b")
     assert [(p.line, p.found) for p in caught.value.problems] == [(None, "embedded null byte")]
+
+
+WITH_TEMPLATE = """\
+pools:
+  m:
+    template: {{{source}}}
+    replicas: [{{id: gpu-a, address: '{address}'}}]
+"""
+DEVELOPERS_VANISH = "{% for m in messages if m.role != 'developer' %}<{{ m.role }}>{{ m.content }}{% endfor %}"
+
+
+def test_a_template_in_a_file_is_probed_and_its_warnings_told(check, tmp_path):
+    (tmp_path / "t.jinja").write_text(published("trl", "qwen2_5"))
+    result = check(WITH_TEMPLATE.format(source="file: t.jinja", address="127.0.0.1:9"))
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert result.stdout.splitlines()[1:5] == [
+        "  pool m: 1 replica, serves m (ring)",
+        "    template (file t.jinja): note that",
+        "      - developer messages vanish",
+        "      - without a system message the template puts in one of its own",
+    ]
+
+
+def test_a_template_that_cannot_be_had_says_why_and_exits_1(check, tmp_path):
+    result = check(WITH_TEMPLATE.format(source="directory: models/m", address="127.0.0.1:9"), "--json")
+    assert (result.exit_code, result.stderr) == (1, "")
+    report = json.loads(result.stdout)
+    assert (report["ok"], report["templates"]) == (
+        True,
+        [{"pool": "m", "source": "directory models/m", "record": None, "warnings": [],
+          "trouble": "models/m: no such directory"}],
+    )  # fmt: skip
+
+
+@pytest.fixture
+def engine(tmp_path):
+    """The address of a simulated replica of the model `m`."""
+    (tmp_path / "t.jinja").write_text(DEVELOPERS_VANISH)
+    command = [sys.executable, "-m", "homing", "sim", "--model", "m", "--listen", "127.0.0.1:0"]
+    with subprocess.Popen(
+        [*command, "--chat-template", str(tmp_path / "t.jinja")], stderr=subprocess.PIPE, text=True
+    ) as process:
+        yield next(found[1] for line in process.stderr if (found := re.search(r"serves m on ([\d.:]+)", line)))
+        process.terminate()
+
+
+def test_engines_are_asked_only_when_asked_to(check, engine):
+    text = WITH_TEMPLATE.format(source="source: engine", address=engine)
+    assert json.loads(check(text, "--json").stdout)["templates"] == []
+    (template,) = json.loads(check(text, "--json", "--engine").stdout)["templates"]
+    assert (template["source"], template["trouble"], template["record"]["developer"]) == ("engine", "", "dropped")
+    assert template["warnings"][0] == "developer messages vanish"
+
+
+def test_an_engine_that_is_not_there_says_so(check):
+    result = check(WITH_TEMPLATE.format(source="source: engine", address="127.0.0.1:9"), "--engine")
+    assert result.exit_code == 1
+    assert "    template (engine): 127.0.0.1:9: /tokenize: ConnectError\n" in result.stdout

@@ -123,10 +123,10 @@ async def background():
 def homing_yaml():
     """The text of a file with one pool of these addresses, probed fast."""
 
-    def text(*addresses, more="", pool="p"):
+    def text(*addresses, more="", pool="p", template="{source: none}"):
         listed = "\n".join(f"    - {{id: r{i}, address: '{a}'}}" for i, a in enumerate(addresses))
         return (
-            f"pools:\n  {pool}:\n    replicas:\n{listed}\n"
+            f"pools:\n  {pool}:\n    template: {template}\n    replicas:\n{listed}\n"
             f"health: {{interval_s: 0.1, timeout_s: 0.3, unhealthy_threshold: 2, healthy_threshold: 1}}\n{more}"
         )
 
@@ -171,7 +171,7 @@ class Service:
         self.drains = Drains(self.watch.membership, self.census, self.state, lambda: 1000.0, interval_s=0.01)
         members = self.watch.membership, self.drains, self.census, self.audit
         told = self.ads, self.feed, self.registry, PickerMetrics({}), self.sessions
-        parts = Parts(*members, *told, lambda: self.still)
+        parts = Parts(*members, *told, lambda: self.still, self.watch.templates.progress)
         self.app = create_app(parts)
 
     async def census(self):

@@ -4,13 +4,18 @@ import asyncio
 import re
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from homing.control.ads import AdsStream, DiscoveryRequested
 from homing.control.ads_server import Stream
 from homing.control.picker_metrics import Scraped, exposition
 from homing.control.snapshot import CDS, EDS
+from homing.control.templates.finding import Found
+from homing.control.templates.prober import Progress, Target
 from homing.core.fleet import HealthChanged, decode
+from homing.core.template.record import Capabilities, Fate
+from homing.core.template.source import ChatTemplate
 
 DOCS = (Path(__file__).parents[2] / "docs" / "api.md").read_text()
 
@@ -37,6 +42,26 @@ async def test_fleet_shows_state_and_health(service, client):
         "takes_new_sessions": True,
     }
     assert pool["replicas"][1]["state"] == "joining"
+
+
+async def test_templates_show_records_warnings_and_trouble(service, client):
+    progress = service.watch.templates.progress
+    assert (await client.get("/api/templates")).json() == []
+    pool = service.watch.membership.view.config.pools[0]
+    progress["p"] = Progress(Target.of(pool), trouble="no such file")
+    (shown,) = (await client.get("/api/templates")).json()
+    assert (shown["pool"], shown["source"], shown["trouble"], shown["record"]) == ("p", "none", "no such file", None)
+    assert (await client.get("/api/templates/p")).status_code == 404
+    text = ChatTemplate("{{ x }}", None, (("bos_token", "<s>"),))
+    progress["p"] = Progress(Target.of(pool), Found(Capabilities(developer=Fate.DROPPED), text))
+    (shown,) = (await client.get("/api/templates")).json()
+    assert (shown["digest"], shown["record"]["developer"], shown["record"]["stable"], shown["warnings"]) == (
+        text.digest, "dropped", True, ["developer messages vanish"],
+    )  # fmt: skip
+    assert set(shown["record"]) == set(Capabilities.__struct_fields__)
+    answer = await client.get("/api/templates/p")
+    assert msgspec.json.decode(answer.content, type=ChatTemplate) == text
+    assert (await client.get("/api/templates/zzz")).status_code == 404
 
 
 async def test_xds_before_the_first_snapshot_is_empty(client):

@@ -137,17 +137,17 @@ STRICT = Capabilities(later_system=Fate.REFUSED, alternates=True)
 
 
 def test_a_probed_template_is_the_pools_until_another_one_is():
-    probed = fleet(READY).apply(TemplateProbed("p", STRICT))
-    assert [pool.template for pool in probed.pools] == [STRICT, None]
-    assert probed.apply(TemplateProbed("p", STRICT)) is probed
+    probed = fleet(READY).apply(TemplateProbed("p", STRICT, "d1"))
+    assert [(pool.template, pool.template_digest) for pool in probed.pools] == [(STRICT, "d1"), (None, "")]
+    assert probed.apply(TemplateProbed("p", STRICT, "d1")) is probed
     assert probed.apply(TemplateProbed("zzz", None)) is probed
     assert probed.apply(TemplateProbed("p", None)) == fleet(READY)
 
 
 def test_a_new_file_keeps_the_template_of_a_pool_that_stays():
-    probed = fleet(READY).apply(TemplateProbed("p", STRICT))
+    probed = fleet(READY).apply(TemplateProbed("p", STRICT, "d1"))
     after = probed.apply(PoolsReported((Pool("p", "other", replicas=(READY,)), Pool("r", "model-r"))))
-    assert [pool.template for pool in after.pools] == [STRICT, None]
+    assert [(pool.template, pool.template_digest) for pool in after.pools] == [(STRICT, "d1"), (None, "")]
 
 
 def test_the_same_id_in_another_pool_is_another_replica():
@@ -210,7 +210,7 @@ def test_the_version_is_the_contents(one: Fleet, other: Fleet):
 
 
 def test_the_version_is_the_same_in_every_process():
-    assert (Fleet().version, fleet(READY).version) == ("2e61e8c62599f686", "e5aa7ba976f62e72")
+    assert (Fleet().version, fleet(READY).version) == ("2e61e8c62599f686", "bb1f92b980939251")
 
 
 @pytest.mark.parametrize("data", [b"", b"null", b"{", b'{"pools":[{"id":1}]}', b'{"pools":[{"id":"p"}]}'])

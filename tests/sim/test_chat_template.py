@@ -25,9 +25,21 @@ def test_text_parts_are_joined_by_line_breaks():
 
 
 def test_tool_calls_are_part_of_the_prompt():
-    call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}}
     message = {"role": "assistant", "content": None, "tool_calls": [call]}
-    assert '{"name": "f", "arguments": "{}"}' in ChatTemplate().render([message], RenderOptions())
+    assert '{"name": "f", "arguments": {"a": 1}}' in ChatTemplate().render([message], RenderOptions())
+
+
+def test_developers_messages_become_one_system_message_with_all_others():
+    messages = [{"role": "developer", "content": "d"}, USER, {"role": "system", "content": "s"}]
+    text = ChatTemplate().render(messages, RenderOptions(add_generation_prompt=False))
+    assert text == "<|im_start|>system\nd\n\ns<|im_end|>\n<|im_start|>user\nhi<|im_end|>\n"
+
+
+def test_a_template_that_knows_developers_gets_their_messages():
+    source = "{% for m in messages %}{% if m.role == 'developer' %}!{% endif %}{{ m.content }}{% endfor %}"
+    messages = [{"role": "developer", "content": "d"}, USER, {"role": "system", "content": "s"}]
+    assert ChatTemplate(source).render(messages, RenderOptions()) == "!dhis"
 
 
 def test_the_final_message_is_continued():

@@ -1,7 +1,8 @@
 """Records of real templates as published with wheels, and of small ones that do one thing each.
 
-The table of families is what was seen; where it differs from what templates are said to do, the probe renders as an
-engine does (a missing content is an empty one: so DeepSeek's distills lose every call).
+The table of families is what was seen, also when a real vLLM (0.32, `/tokenize` with each of these templates) was
+asked: the same records but for `developer`, which vLLM makes a system message where the template knows no such role.
+A missing content is an empty one there: so DeepSeek's distills lose every call.
 """
 
 from __future__ import annotations
@@ -86,7 +87,9 @@ FAMILIES = {
     ),
     ("trl", "cohere"): msgspec.structs.replace(STRICT, trims=True),
     ("trl", "nemotron_3_nano"): Capabilities(trims=True, think=Think.REPLACED, stable=False, stable_think=False),
-    ("trl", "idefics3"): NO_TOOLS,
+    ("trl", "idefics3"): Capabilities(  # takes lists of parts only
+        tool=Fate.DROPPED, tool_calls=Fate.REFUSED, tool_calls_with_content=Fate.REFUSED, parallel_calls=Fate.REFUSED
+    ),
     ("axolotl", "falcon_h1"): msgspec.structs.replace(
         NO_TOOLS, systems=Fate.FIRST_ONLY, later_system=Fate.FIRST_ONLY
     ),

@@ -1,0 +1,83 @@
+"""One try to find out what a pool's template does: from its files, or from one of its replicas."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from random import Random
+
+import httpx
+
+from homing.control.templates.dates import spellings
+from homing.control.templates.engine import Engine, EngineError, probed
+from homing.control.templates.files import SourceError, from_directory, from_file
+from homing.control.templates.renderer import Renderer, WorkerLostError
+from homing.core.config import TemplateConfig
+from homing.core.template.probe import OpaqueError, RefusedError
+from homing.core.template.record import Capabilities
+from homing.core.template.source import ChatTemplate
+
+TROUBLES = (SourceError, EngineError, RefusedError, OpaqueError, WorkerLostError)
+"""What a try may end with. The text of each says why, in words."""
+
+SEED_BYTES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What was found out. `text` is None where only the engine has it."""
+
+    record: Capabilities
+    text: ChatTemplate | None = None
+
+
+class Finder:
+    """An asynchronous context manager."""
+
+    def __init__(self, random: Random) -> None:
+        self._random = random
+        self._renderer = Renderer()
+        # verify: replicas speak plain HTTP, and to load authorities takes 40 ms;
+        # trust_env: a proxy of the environment is for the way out, not for replicas
+        self._client = httpx.AsyncClient(
+            verify=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), timeout=None, trust_env=False, follow_redirects=False
+        )
+
+    async def __aenter__(self) -> Finder:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._renderer.end()
+        await self._client.aclose()
+
+    async def in_files(self, path: Path, source: TemplateConfig) -> Found:
+        """`path`: of the file or the directory. Raises one of TROUBLES."""
+        text = await asyncio.to_thread(from_file if source.file else from_directory, path)
+        return Found(await self._renderer.probe(text, self._seed(), _dates()), text)
+
+    async def of_engine(self, address: str, model: str) -> Found:
+        """Raises one of TROUBLES."""
+        return Found(await probed(Engine(self._client, address, model).render, self._seed(), _dates()))
+
+    def _seed(self) -> bytes:
+        return self._random.randbytes(SEED_BYTES)
+
+
+def where(source: TemplateConfig) -> str:
+    """The source in words."""
+    if source.file:
+        return f"file {source.file}"
+    return f"directory {source.directory}" if source.directory else source.source
+
+
+def path_of(source: TemplateConfig, beside: Path) -> Path | None:
+    """Of the file or the directory, relative to the directory of the file `beside`; None where it is the engine's."""
+    named = source.file or source.directory
+    return beside.parent / named if named else None
+
+
+def _dates() -> tuple[str, ...]:
+    return spellings(date.today())
