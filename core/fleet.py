@@ -38,6 +38,8 @@ class Replica:
     weight: int = 1
     state: State = State.READY
     healthy: bool = True
+    adapters: tuple[str, ...] = ()  # LoRA adapters loaded here; none listed: all of the pool's
+    rank: int | None = None  # one of several data-parallel ranks behind one address
 
     @property
     def in_hash(self) -> bool:

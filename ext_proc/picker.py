@@ -15,6 +15,7 @@ from homing.core import responses
 from homing.core.config import Config
 from homing.core.fleet import Fleet
 from homing.core.history import Said, header_safe, read
+from homing.core.placement.counters import Counters
 from homing.core.placement.home import Arrival, Decision, Placer, Ref
 from homing.core.placement.load import Place
 from homing.core.placement.pools import EMPTY, CompiledFleet, CompiledPool
@@ -94,6 +95,7 @@ class Picker:
         self.placer.chains.limit(sessions.ttl_s, sessions.max)
         self._fields, self._recognises = sessions.body_fields, sessions.history
         self.bodies.configure(config)
+        self.placer.scales.configure({pool.id: pool.placement.settings() for pool in config.pools})
         tenants = config.tenants
         self.tenant_header = tenants.header if tenants is not None and tenants.trusted else None
 
@@ -107,6 +109,7 @@ class Picker:
             self.placer.prefixes.forget(place)
         for place in before.places() - self.fleet.places():
             self._ttft.forget(place)
+            self.placer.load.forget(place)
             for key in [key for key in self.counts.outcomes if key[:2] == place]:
                 del self.counts.outcomes[key]
 
@@ -135,7 +138,8 @@ class Picker:
         # no id: not through our filters; one minted from nothing would be the same for everybody.
         # no body (a probe, a list): begins no conversation, and Envoy spreads it well enough alone
         placeable = key.session and (given or request.has_body)
-        decision = self.placer.place(pool, Arrival(key, given), self._clock()) if placeable else None
+        arrival = Arrival(key, given, _length(headers))
+        decision = self.placer.place(pool, arrival, self._clock()) if placeable else None
         self._begin(pool, decision)
         return RoutedRequest(self, pool, decision, request.model, key, work, closing, expires, learns)
 
@@ -169,18 +173,21 @@ class Picker:
         self._begin(pool, decision)
         return decision
 
-    def place_said(self, pool: CompiledPool, key: SessionKey, said: Said) -> tuple[SessionKey, Decision | None]:
+    def place_said(
+        self, pool: CompiledPool, key: SessionKey, said: Said, size_bytes: int
+    ) -> tuple[SessionKey, Decision | None]:
         """By the id that the body names, else by its history, else as a new session."""
         now = self._clock()
         decision: Decision | None
         if said.session is not None:
             key = key.named(header_safe(said.session))
-            decision = self.placer.place(pool, Arrival(key, given=True), now)
+            decision = self.placer.place(pool, Arrival(key, True, size_bytes, prompt=said.prompt), now)
         elif said.history is not None:
-            recognition, decision = self.placer.place_by_history(pool, key, said.history, now)
+            arrival = Arrival(key, False, size_bytes, prompt=said.prompt)
+            recognition, decision = self.placer.place_by_history(pool, arrival, said.history, now)
             self.counts.keyless[recognition] += 1
         else:
-            decision = self.placer.place(pool, Arrival(key, given=False), now)
+            decision = self.placer.place(pool, Arrival(key, False, size_bytes, prompt=said.prompt), now)
         if said.prompt is not None and decision is not None:
             self.placer.prefixes.placed(*decision.place, said.prompt, now)
         self._begin(pool, decision)
@@ -219,12 +226,24 @@ class Picker:
     def _begin(self, pool: CompiledPool, decision: Decision | None) -> None:
         self.counts.decisions[pool.pool.id, decision.reason if decision else "none"] += 1
         if decision is not None:
-            self.placer.load.begin(decision.place)
+            self.placer.begun(decision, self._clock())
 
     def _reads(self, request: RequestHeadersReceived) -> bool:
         """Whether a request without a session is worth its body: one that has a conversation in it."""
         path = request.headers.get(":path", b"").partition(b"?")[0]
         return self._recognises and request.has_body and path.endswith(CONVERSATION_PATHS)
+
+    def engine_told(self, place: Place, counters: Counters, before: Counters | None) -> None:
+        """A replica's engine was asked for its counters."""
+        queried, found = counters.since(before)
+        self.placer.scales.engine_told(
+            place,
+            waiting=counters.waiting,
+            cache_tokens=counters.cache_tokens,
+            queried=queried,
+            found=found,
+            now=self._clock(),
+        )
 
     def violated(self, stage: Stage, event: Event) -> None:
         self.counts.violations[stage.name.lower()] += 1
@@ -247,7 +266,13 @@ class Picker:
     def _rehome(self, pool: CompiledPool, outcome: Outcome) -> bool:
         """Where it was served well. One that failed everywhere is at home nowhere else."""
         ref = Ref.decode(outcome.ref) if outcome.status < 500 else None
-        return ref is not None and self.placer.served_by(pool, ref, outcome.replica_id, self._clock())
+        if ref is None:
+            return False
+        if outcome.ttft_s is not None and outcome.status < 300 and outcome.replica_id == ref.told:
+            if outcome.attempts <= 1:
+                self.placer.first_token(pool, ref, outcome.ttft_s, self._clock())
+            return False
+        return self.placer.served_by(pool, ref, outcome.replica_id, self._clock())
 
     def _session_key(self, headers: Headers) -> SessionKey:
         tenant = headers.get(self.tenant_header, b"") if self.tenant_header else b""
@@ -260,3 +285,9 @@ class Picker:
             self.counts.odd_ids["long"] += 1
         if not key.session.isascii():
             self.counts.odd_ids["non_ascii"] += 1
+
+
+def _length(headers: Headers) -> int:
+    """Bytes of the body; 0 where nobody says."""
+    length = headers.get("content-length", b"")
+    return int(length) if length.isdigit() and len(length) < 12 else 0

@@ -27,6 +27,7 @@ from homing.core.placement.load import Load
 from homing.core.prefix.index import Index
 from homing.core.session import Homes
 from homing.ext_proc import http, residents, sessions
+from homing.ext_proc.engines import Engines, HttpAsk
 from homing.ext_proc.exchange import Exchange
 from homing.ext_proc.feed import Feed, follow
 from homing.ext_proc.metrics import PickerCollector, Ttft
@@ -86,8 +87,10 @@ async def run(config: Config, options: Options) -> None:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(server.serve([listener]))
             feeding = tasks.create_task(prefixes.run())
+            asking = tasks.create_task(_ask_engines(picker))
             following = tasks.create_task(_follow(config, options, picker, _adopting(picker, transport, tasks)))
             await ended.wait()
+            asking.cancel()
             following.cancel()
             feeding.cancel()
             await transport.stop(GRACE_S)
@@ -103,6 +106,11 @@ def _transport(options: Options, picker: Picker) -> Transport:
     from homing.ext_proc.server_grpc import GrpcTransport
 
     return GrpcTransport(options.listen, lambda: Exchange(picker), picker.finished)
+
+
+async def _ask_engines(picker: Picker) -> None:
+    async with HttpAsk() as ask:
+        await Engines(ask, lambda: picker.fleet, picker.engine_told, Random()).run()
 
 
 def _adopting(picker: Picker, transport: Transport, tasks: asyncio.TaskGroup) -> Callable[[Fleet], None]:

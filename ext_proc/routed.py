@@ -23,7 +23,9 @@ OBSERVED = ("x-homing-decision", "x-homing-ref")
 class Desk(Protocol):
     """What a routed request needs of its picker."""
 
-    def place_said(self, pool: CompiledPool, key: SessionKey, said: Said) -> tuple[SessionKey, Decision | None]:
+    def place_said(
+        self, pool: CompiledPool, key: SessionKey, said: Said, size_bytes: int
+    ) -> tuple[SessionKey, Decision | None]:
         """Places by what the body says. The key is the one that it was placed by."""
 
     def read(self, pool: CompiledPool, key: SessionKey, body: bytes) -> Said:
@@ -128,7 +130,7 @@ class UnnamedRequest(RoutedRequest):
         except NotAnObjectError:
             said = Said()
         self._prompt = said.prompt
-        return self._desk.place_said(pool, self._key, said)
+        return self._desk.place_said(pool, self._key, said, len(body))
 
     def _told(self, key: SessionKey) -> SetHeaders:
         headers = super()._told(key)

@@ -26,6 +26,7 @@ from homing.core.config.kinds import (
     Switch,
     Text,
 )
+from homing.core.config.placement import Placement
 from homing.core.fleet import Fleet, HashPolicy, Pool, Replica, State
 
 LOOPBACK_ONLY = Listener(
@@ -93,6 +94,7 @@ class _PoolKeys(Keys):
     repair: RepairConfig = Field(default_factory=RepairConfig)
     context: ContextConfig = Field(default_factory=ContextConfig)
     isolation: IsolationConfig = Field(default_factory=IsolationConfig)
+    placement: Placement = Field(default_factory=Placement)
 
 
 class PoolSection(_PoolKeys):
@@ -113,6 +115,7 @@ class PoolSection(_PoolKeys):
             repair=self.repair,
             context=self.context,
             isolation=self.isolation,
+            placement=self.placement,
         )
 
 

@@ -7,71 +7,91 @@ next on the hash, and stays there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Set
 from dataclasses import dataclass
 from enum import StrEnum
 
 from homing.core.chains import Chains, Recognition
 from homing.core.fleet import Replica
 from homing.core.history import History
-from homing.core.placement import cost, filters
+from homing.core.placement import filters
+from homing.core.placement.asked import Asked, There
 from homing.core.placement.load import Load, Place
-from homing.core.placement.minting import mint
+from homing.core.placement.minting import looks_minted, mint
 from homing.core.placement.pools import CompiledPool
 from homing.core.placement.prefix import NoPrefixes, PrefixIndex
+from homing.core.placement.weighing import Scales
+from homing.core.prefix.prompt import Prompt
 from homing.core.session import TAG_BYTES, Homes, SessionKey, pool_tag
+
+FREE = 0.2
+"""So much of a prompt's tokens may wait before it, for its time to say something of the prompt."""
 
 
 class Reason(StrEnum):
     """Why a request went where it went: the values of x-homing-decision that pickers set (docs/headers.md)."""
 
     NEW = "new"  # a session that begins: placed by cost, its id minted to fit the hash
-    PLACED = "placed"  # a client's id whose owner takes no new sessions, or an id that could not be minted: pinned
+    PLACED = "placed"  # a client's id elsewhere than at its owner, by cost, or one that could not be minted: pinned
     HOME = "home"  # a known session, at home
     HASH = "hash"  # a client's id seen for the first time (or after a restart): the hash's owner
     HISTORY = "history"  # no id, but its earlier turns were seen: where they were served
     RESPONSE = "response"  # goes on from a response, or asks for one: the only replica that has it
     MOVED = "moved"  # its home cannot serve it any more: now lives with the next on the hash
+    LEFT = "left"  # its home could serve it, but staying would cost more than moving: now lives elsewhere
 
 
 @dataclass(frozen=True, slots=True)
 class Ref:
-    """Names a decision to Envoy, whose access log brings it back with the outcome: the session's digest in the table
-    of homes, and the replica that Envoy was told."""
+    """Names a decision to Envoy, whose access log brings it back with the outcome, maybe to another picker: the
+    session's digest in the table of homes, the replica that Envoy was told, and the tokens that were expected to be
+    prefilled there until the first token came, those that waited included. `at_most`: or fewer, if somebody's prompt
+    began alike."""
 
     digest: bytes
     told: str
+    tokens: int = 0
+    at_most: bool = False
 
     def encode(self) -> bytes:
-        return f"{self.digest.hex()}:{self.told}".encode()
+        return f"{self.digest.hex()}:{'-' if self.at_most else ''}{self.tokens}:{self.told}".encode()
 
     @classmethod
     def decode(cls, text: str) -> Ref | None:
         """None for what no `encode` gave."""
-        digest, _, told = text.partition(":")
+        digest, _, rest = text.partition(":")
+        tokens, _, told = rest.partition(":")
         try:
-            return cls(bytes.fromhex(digest), told)
+            return cls(bytes.fromhex(digest), told, abs(int(tokens)), tokens.startswith("-"))
         except ValueError:
             return None
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """`endpoints` in the order in which Envoy is to try them; `session` when a new id was minted."""
+    """`endpoints` in the order in which Envoy is to try them; `session` when a new id was minted; `uncached`: the
+    tokens that are expected to be prefilled."""
 
     reason: Reason
     place: Place
     endpoints: tuple[str, ...]
     ref: Ref
     session: bytes | None = None
+    uncached: float = 0.0
+    size_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """What is known of a request when it is to be placed. `given`: the client sent the session's id."""
+    """What is known of a request when it is to be placed. `given`: the client sent the session's id. `size_bytes` of
+    the body, 0 if unknown. `prompt`: its messages, where the body has been read."""
 
     key: SessionKey
     given: bool
+    size_bytes: int = 0
+    adapter: str | None = None
+    subset: Set[str] | None = None
+    prompt: Prompt | None = None
 
 
 class Placer:
@@ -80,7 +100,7 @@ class Placer:
     `break_tie` picks an index below n, at random in production.
     """
 
-    __slots__ = ("_break_tie", "_secret", "chains", "homes", "load", "prefixes")
+    __slots__ = ("_secret", "chains", "homes", "load", "prefixes", "scales")
 
     def __init__(
         self,
@@ -95,46 +115,71 @@ class Placer:
         self.chains = chains
         self.load = load
         self.prefixes = prefixes or NoPrefixes()
+        self.scales = Scales(load, break_tie)
         self._secret = secret
-        self._break_tie = break_tie
 
     def place(self, pool: CompiledPool, arrival: Arrival, now: float) -> Decision | None:
         """None when no replica is fit: then Envoy's panic decides. Does not count the request as in flight."""
-        if not pool.members:
-            return None
         if not arrival.given:
-            return self._begin(pool, arrival.key, self._cheapest(pool, _newcomers(pool)), now)
+            asked = self._asked(pool, arrival, now)
+            asked.begins = True
+            weighed = self.scales.weigh(pool, asked, now)
+            return self._begin(pool, arrival.key, asked, self.scales.least(weighed), now) if weighed else None
         digest = arrival.key.digest(pool.pool.id, self._secret)
-        reason, target = self._resident(pool, arrival.key, digest, now)
-        return self._settle(pool, reason, target, arrival.key.text, digest, now)
+        asked = self._asked(pool, arrival, now, digest)
+        reason, there = self._resident(pool, arrival.key, asked, digest, now)
+        return self._settle(pool, reason, there, asked, arrival.key.text, digest, now) if there is not None else None
 
     def place_by_history(
-        self, pool: CompiledPool, key: SessionKey, history: History, now: float
+        self, pool: CompiledPool, arrival: Arrival, history: History, now: float
     ) -> tuple[Recognition, Decision | None]:
         """For a client that sends no id: where its earlier turns were served. None as in `place`."""
         recognition, known = self.chains.look_up(history, now)
-        if not pool.members:
+        asked = self._asked(pool, arrival, now)
+        residents = [replica_id for replica_id in known if pool.member(replica_id) is not None]
+        if residents:
+            asked.home = residents[0]
+            asked.home_size = max(0.0, asked.tokens - self.scales.learned(pool.pool.id).uncached)
+            asked.home_cached = asked.home_expected = asked.home_size
+            if asked.held is None:
+                asked.held = dict.fromkeys(residents, int(asked.home_cached))
+        asked.begins = not residents
+        weighed = self.scales.weigh(pool, asked, now)
+        if not weighed:
             return recognition, None
-        residents = [r for r in pool.members if r.id in known and filters.serves_its_own(r)]
-        target = self._cheapest(pool, residents or _newcomers(pool))
-        self.chains.put(history, target.id, now)
-        return recognition, self._begin(pool, key, target, now, Reason.HISTORY if residents else Reason.NEW)
+        there = self.scales.least(weighed)
+        self.chains.put(history, there.replica.id, now)
+        reason = Reason.NEW if not residents else Reason.HISTORY if there.replica.id in residents else Reason.LEFT
+        return recognition, self._begin(pool, arrival.key, asked, there, now, reason)
+
+    def begun(self, decision: Decision, now: float) -> None:
+        """The request is on its way: in flight until `load.end`."""
+        ref = decision.ref
+        self.scales.begun(decision.place, ref.digest, ref.tokens, decision.uncached, decision.size_bytes, now)
+
+    def first_token(self, pool: CompiledPool, ref: Ref, ttft_s: float, now: float) -> None:
+        """Envoy's log says when the first byte came from the replica that it was told, at the first attempt."""
+        replica = pool.member(ref.told)
+        if replica is not None:
+            self.scales.first_token(pool.pool.id, replica, ref.digest, ref.tokens, ttft_s, now, at_most=ref.at_most)
 
     def holder(self, pool: CompiledPool, key: SessionKey, now: float) -> Replica | None:
         """The replica that alone has what `key` names, if it is known and serves. Counts as use."""
         digest = key.digest(pool.pool.id, self._secret)
         replica_id = self.homes.get(digest, now)
-        if replica_id is None or (replica := pool.member(replica_id)) is None or not filters.serves_its_own(replica):
+        if replica_id is None or (replica := pool.member(replica_id)) is None or not replica.in_hash:
             return None
         self.homes.put(digest, replica_id, now)
         return replica
 
     def place_with(self, pool: CompiledPool, arrival: Arrival, holder: Replica, now: float) -> Decision:
         """A turn of a session that only `holder` can serve: the session lives there from now on."""
-        if not arrival.given:
-            return self._begin(pool, arrival.key, holder, now, Reason.RESPONSE)
-        digest = arrival.key.digest(pool.pool.id, self._secret)
-        return self._settle(pool, Reason.RESPONSE, holder, arrival.key.text, digest, now)
+        digest = arrival.key.digest(pool.pool.id, self._secret) if arrival.given else None
+        asked = self._asked(pool, arrival, now, digest)
+        there = self.scales.there(pool.pool.id, holder, asked, now)
+        if digest is None:
+            return self._begin(pool, arrival.key, asked, there, now, Reason.RESPONSE)
+        return self._settle(pool, Reason.RESPONSE, there, asked, arrival.key.text, digest, now)
 
     def visit(self, pool: CompiledPool, holder: Replica) -> Decision:
         """A request that is no turn, for `holder` alone: moves nobody, whatever becomes of it."""
@@ -145,7 +190,9 @@ class Placer:
         self.homes.put(key.digest(pool_id, self._secret), replica_id, now)
 
     def forget(self, pool_id: str, key: SessionKey, now: float) -> bool:
-        return self.homes.forget(key.digest(pool_id, self._secret), now)
+        digest = key.digest(pool_id, self._secret)
+        self._inactive(pool_id, digest, now)
+        return self.homes.forget(digest, now)
 
     def seed(self, pool_id: str, tenant: bytes) -> bytes:
         """What keeps histories of pools and tenants apart."""
@@ -175,66 +222,155 @@ class Placer:
         it lives there now; True then. A ref that is not ours (a sibling's, an ended session's) changes nothing."""
         if replica_id == ref.told or self.homes.get(ref.digest, now) != ref.told or pool.member(replica_id) is None:
             return False
-        self.homes.put(ref.digest, replica_id, now)
+        _, tokens = self.homes.size(ref.digest) or (now, 0)
+        self._remember(pool.pool.id, replica_id, tokens, ref.digest, now, None)
         return True
 
-    def _resident(self, pool: CompiledPool, key: SessionKey, digest: bytes, now: float) -> tuple[Reason, Replica]:
+    def _asked(self, pool: CompiledPool, arrival: Arrival, now: float, digest: bytes | None = None) -> Asked:
+        """The request in tokens, with the session's home where it has one that is fit for it. Changes nothing."""
+        pool_id = pool.pool.id
+        learned = self.scales.learned(pool_id)
+        asked = Asked(
+            arrival.size_bytes / learned.bytes_per_token if arrival.size_bytes else learned.work,
+            self.scales.settings(pool_id),
+            size_bytes=arrival.size_bytes,
+            adapter=arrival.adapter,
+            subset=arrival.subset,
+            further_turns=learned.further_turns,
+            later_uncached=learned.uncached,
+        )
+        if arrival.prompt is not None and (held := self.prefixes.held(pool_id, arrival.prompt, now)):
+            share = asked.tokens / max(arrival.prompt.total, 1)
+            asked.held = {replica_id: int(tokens * share) for replica_id, tokens in held.items()}
+        if digest is None:
+            asked.anywhere_cached = asked.tokens * learned.found_at_first
+            return asked
         home_id = self.homes.get(digest, now)
-        if home_id is not None and (home := pool.member(home_id)) is not None and filters.serves_its_own(home):
-            return Reason.HOME, home
-        # Envoy has been retrying at the heir since the home failed: the session may live there already.
-        if home_id is not None and (heir_id := self.homes.heir(digest)) is not None:
-            heir = pool.member(heir_id)
-            if heir is not None and filters.takes_new(heir):
-                return Reason.MOVED, heir
-        lost = home_id is not None
-        for rank, candidate in enumerate(pool.walk(key.text)):
-            if filters.takes_new(candidate):
-                return Reason.MOVED if lost else Reason.HASH if rank == 0 else Reason.PLACED, candidate
+        home = pool.member(home_id) if home_id is not None else None
+        if home is not None and filters.fit(asked, There(home)):
+            _, before = self.homes.size(digest) or (0.0, 0)
+            if not arrival.size_bytes:
+                asked.tokens = before + learned.uncached
+            asked.home, asked.home_size = home.id, float(before)
+            asked.home_expected = max(0.0, min(before, asked.tokens - 1.0))
+            asked.home_cached = asked.home_expected * self.scales.kept(pool_id, home)
+        elif home_id is None:
+            self._unknown(pool, arrival.key, asked)
+        return asked
+
+    def _unknown(self, pool: CompiledPool, key: SessionKey, asked: Asked) -> None:
+        """A session that nobody remembers: new, or forgotten."""
+        owner = pool.owner(key.text)
+        if owner is not None and looks_minted(key.session) and filters.fit(asked, There(owner)):
+            asked.home = owner.id  # it lives where its hash is
+            asked.home_cached = asked.home_expected = max(
+                0.0, asked.tokens - self.scales.learned(pool.pool.id).uncached
+            )
+            return
+        # the owner of the hash, or who will be once those that drain are gone
+        heir = next((r for r in pool.walk(key.text) if r.takes_new_sessions and filters.fit(asked, There(r))), owner)
+        asked.owner = heir.id if heir is not None else None
+        asked.anywhere_cached = asked.tokens * self.scales.learned(pool.pool.id).found_at_first
+        asked.begins = True
+
+    def _resident(
+        self, pool: CompiledPool, key: SessionKey, asked: Asked, digest: bytes, now: float
+    ) -> tuple[Reason, There | None]:
+        pool_id = pool.pool.id
+        home_id = self.homes.get(digest, now)
+        if asked.home is not None:
+            home = pool.member(asked.home)
+            assert home is not None
+            known = Reason.HOME if home_id is not None else Reason.HASH
+            if self.scales.content(pool_id, asked, home, now):
+                return known, self.scales.there(pool_id, home, asked, now)
+            there = self.scales.least(self.scales.weigh(pool, asked, now))
+            return (known if there.replica.id == asked.home else Reason.LEFT), there
+        if home_id is not None:
+            return Reason.MOVED, self._refuge(pool, key, asked, digest, now)
+        weighed = self.scales.weigh(pool, asked, now)
+        if not weighed:
+            return Reason.HASH, None
+        there = self.scales.least(weighed)
+        owner = pool.owner(key.text)
+        return (Reason.HASH if owner is not None and there.replica.id == owner.id else Reason.PLACED), there
+
+    def _refuge(self, pool: CompiledPool, key: SessionKey, asked: Asked, digest: bytes, now: float) -> There | None:
+        """Where a session goes that lost its home: not by cost but by the hash, so that all agree. Envoy has been
+        retrying at the heir since the home failed, so the session may live there already."""
+        heir = pool.member(self.homes.heir(digest) or "")
+        able = [r for r in pool.walk(key.text) if filters.fit(asked, There(r))]
+        if heir is not None and heir in able and heir.takes_new_sessions:
+            able = [heir]
         # all drain: better there than nowhere
-        return Reason.MOVED if lost else Reason.HASH, pool.owner(key.text) or pool.members[0]
+        target = next((r for r in able if r.takes_new_sessions), able[0] if able else None)
+        return self.scales.there(pool.pool.id, target, asked, now) if target is not None else None
 
     def _begin(
-        self, pool: CompiledPool, key: SessionKey, target: Replica, now: float, reason: Reason = Reason.NEW
+        self, pool: CompiledPool, key: SessionKey, asked: Asked, there: There, now: float, reason: Reason = Reason.NEW
     ) -> Decision:
-        """An id whose hash is `target`, so that the next turn needs no memory, nor a picker."""
-        minted = mint(key.session, key.prefix, pool.table, pool.members.index(target))
+        """An id whose hash is `there`, so that the next turn needs no memory, nor a picker."""
+        minted = mint(key.session, key.prefix, pool.table, pool.by_id[there.replica.id])
         named = key.named(minted if minted is not None else key.session)
         digest = named.digest(pool.pool.id, self._secret)
         if minted is None and reason is Reason.NEW:
             reason = Reason.PLACED
-        return self._settle(pool, reason, target, named.text, digest, now, named.session)
-
-    def _cheapest(self, pool: CompiledPool, candidates: Sequence[Replica]) -> Replica:
-        costs = [cost.in_flight(pool.pool.id, r, self.load) for r in candidates]
-        least = min(costs)
-        best = [r for r, c in zip(candidates, costs, strict=True) if c == least]
-        return best[self._break_tie(len(best))]
+        return self._settle(pool, reason, there, asked, named.text, digest, now, named.session)
 
     def _settle(
         self,
         pool: CompiledPool,
         reason: Reason,
-        target: Replica,
+        there: There,
+        asked: Asked,
         text: bytes,
         digest: bytes,
         now: float,
         session: bytes | None = None,
     ) -> Decision:
+        pool_id, target = pool.pool.id, there.replica
         heir = self._heir(pool, target, text)
-        if reason is not Reason.HISTORY:  # its id is a new one with every turn: nobody will ask for this one
-            self.homes.put(digest, target.id, now, heir.id if heir else None)
+        if session is not None and asked.home is not None:  # known by its history
+            # its id is a new one with every turn: nobody will ask for this one
+            self.load.meter((pool_id, target.id)).activity.grown(asked.tokens, asked.home_size, now)
+        else:
+            self._remember(pool_id, target.id, asked.tokens, digest, now, heir.id if heir else None)
+        uncached = max(0.0, asked.tokens - there.cached)
+        first_prompt = asked.begins and asked.held is None
+        to_prefill = asked.tokens if first_prompt else uncached
+        if first_prompt and there.waiting > FREE * to_prefill:
+            to_prefill = -there.waiting  # how much of it is cached nobody knows, nor what the time is due to
+        expected = asked.home_expected if target.id == asked.home else 0.0
+        self.load.meter((pool_id, target.id)).retention.sent(asked.tokens, expected)
+        learned = self.scales.learned(pool_id)
+        if asked.home is None and asked.begins:
+            learned.begun(uncached)
+        else:
+            learned.continued(uncached)
+        ref = Ref(digest, target.id, int(there.waiting + to_prefill), first_prompt)
         endpoints = (target.address, heir.address) if heir else (target.address,)
-        return Decision(reason, (pool.pool.id, target.id), endpoints, Ref(digest, target.id), session)
+        return Decision(reason, (pool_id, target.id), endpoints, ref, session, uncached, asked.size_bytes)
+
+    def _remember(
+        self, pool_id: str, replica_id: str, tokens: float, digest: bytes, now: float, heir: str | None
+    ) -> None:
+        """The session lives there from now on, and is active there and nowhere else."""
+        before = self.homes.get(digest, now)
+        last = self.homes.size(digest)
+        if before is not None and before != replica_id:
+            self._inactive(pool_id, digest, now)
+        activity = self.load.meter((pool_id, replica_id)).activity
+        activity.used(tokens, now, last if before == replica_id else None)
+        self.homes.put(digest, replica_id, now, heir, int(tokens))
+
+    def _inactive(self, pool_id: str, digest: bytes, now: float) -> None:
+        home, last = self.homes.get(digest, now), self.homes.size(digest)
+        if home is not None and last is not None:
+            self.load.meter((pool_id, home)).activity.left(last, now)
 
     def _heir(self, pool: CompiledPool, target: Replica, text: bytes) -> Replica | None:
         """Where a retry goes, and the session with it if its home is dead: the next on the hash."""
         for candidate in pool.walk(text):
-            if candidate.address != target.address and filters.takes_new(candidate):
+            if candidate.address != target.address and candidate.takes_new_sessions:
                 return candidate
         return None
-
-
-def _newcomers(pool: CompiledPool) -> Sequence[Replica]:
-    """Who may take a new session; if all drain, anybody."""
-    return [r for r in pool.members if filters.takes_new(r)] or pool.members

@@ -1,4 +1,4 @@
-"""What is on its way to each replica: as this picker sees it, and as its siblings say.
+"""What is on its way to each replica: as this picker sees it, and as its siblings and the engines say.
 
 A picker's own part is a Vector for each place; pickers send each other theirs every 100 ms, and each adds up what the
 others said. A sibling that falls silent counts for nothing after a second: better no news than old news.
@@ -6,10 +6,14 @@ others said. A sibling that falls silent counts for nothing after a second: bett
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping
 
 import msgspec
+
+from homing.core.placement.activity import Activity
+from homing.core.placement.queue import Queue
+from homing.core.placement.retention import Retention
+from homing.core.placement.speed import Speed
 
 Place = tuple[str, str]
 """(pool id, replica id)"""
@@ -25,57 +29,164 @@ class Vector(msgspec.Struct, array_like=True, frozen=True, gc=False):
     in_flight: int = 0
     sessions: int = 0  # active lately
     working_set_tokens: float = 0.0  # their contexts
+    prefilled_tokens: float = 0.0  # what was learned of its speed from outcomes that came here: so many tokens
+    prefill_seconds: float = 0.0  # took so long
+    sent_bytes: int = 0  # of request bodies, ever
+
+
+class Meter:
+    """The load of one replica. `others_*`: what the siblings have there, added up."""
+
+    __slots__ = (
+        "_unread_bytes", "activity", "assumed_speed", "cache_tokens", "foreign", "in_flight", "others_in_flight",
+        "others_pending", "others_sessions", "others_tokens", "queue", "retention", "sent_bytes", "speed",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self.in_flight = 0
+        self.queue = Queue()
+        self.speed = Speed()
+        self.retention = Retention()
+        self.activity = Activity()
+        self.assumed_speed = 8000.0  # tokens per second, from the pool; kept up to date by who places
+        self.cache_tokens: float | None = None  # as its engine says
+        self.foreign = 0.0  # tokens that wait there and were sent by nobody that we know
+        self.others_pending = 0.0
+        self.others_in_flight = 0
+        self.others_sessions = 0
+        self.others_tokens = 0.0
+        self.sent_bytes = 0
+        self._unread_bytes = 0
+
+    @property
+    def tokens_per_s(self) -> float:
+        return self.speed.learned(self.assumed_speed)
+
+    def own_waiting(self, now: float) -> float:
+        return self.queue.waiting(now, self.speed.learned(self.assumed_speed))
+
+    def waiting(self, now: float) -> float:
+        """Tokens to be prefilled before a request that comes now."""
+        return self.queue.waiting(now, self.speed.learned(self.assumed_speed)) + self.others_pending + self.foreign
+
+    def vector(self, now: float) -> Vector:
+        self.activity.advance(now)
+        return Vector(
+            self.own_waiting(now),
+            self.in_flight,
+            self.activity.sessions,
+            self.activity.tokens,
+            *self.speed.own,
+            self.sent_bytes,
+        )
+
+    def hear(self, new: Vector, before: Vector) -> None:
+        """A sibling's word, in place of its last."""
+        self.others_pending = max(0.0, self.others_pending + new.pending_tokens - before.pending_tokens)
+        self.others_in_flight += new.in_flight - before.in_flight
+        self.others_sessions += new.sessions - before.sessions
+        self.others_tokens = max(0.0, self.others_tokens + new.working_set_tokens - before.working_set_tokens)
+        self.speed.hear(new.prefilled_tokens - before.prefilled_tokens, new.prefill_seconds - before.prefill_seconds)
+        if before.sent_bytes:  # not what it had sent before we heard of it
+            self._unread_bytes += max(0, new.sent_bytes - before.sent_bytes)
+
+    def sent(self, size_bytes: int) -> None:
+        """A request with a body of so many bytes is on its way."""
+        self.sent_bytes += size_bytes
+        self._unread_bytes += size_bytes
+
+    def take_bytes(self) -> int:
+        """Bytes sent there by anybody of us since the last call."""
+        unread, self._unread_bytes = self._unread_bytes, 0
+        return unread
+
+    def engine_waits(self, requests: int, tokens_each: float, now: float) -> None:
+        """The engine has so many requests waiting, of about so many tokens each. The own part of the queue is bounded
+        by it, the siblings' parts left aside; what remains is nobody's."""
+        known = self.own_waiting(now) + self.others_pending
+        least, most = 0.5 * requests * tokens_each, 2.0 * (requests + 1) * tokens_each
+        self.foreign = max(0.0, least - known)
+        self.queue.bound(0.0, max(0.0, most - self.others_pending), now, self.tokens_per_s)
 
 
 NOTHING = Vector()
 
 
 class Load:
-    """Requests in flight per replica. One `begin` for each request, one `end` when its answer has ended."""
+    """Meters by place. One `begin` for each request, one `end` when its answer has ended."""
 
-    __slots__ = ("_in_flight", "_siblings")
+    __slots__ = ("_meters", "_siblings")
 
     def __init__(self) -> None:
-        self._in_flight: defaultdict[Place, int] = defaultdict(int)
+        self._meters: dict[Place, Meter] = {}
         self._siblings: dict[str, tuple[float, Mapping[Place, Vector]]] = {}
 
-    def begin(self, place: Place) -> None:
-        self._in_flight[place] += 1
+    def meter(self, place: Place) -> Meter:
+        meter = self._meters.get(place)
+        if meter is None:
+            meter = self._meters[place] = Meter()
+        return meter
+
+    def begin(self, place: Place, tokens: float = 0.0, now: float = 0.0) -> float:
+        """A request of which `tokens` are not cached. Where it ends in the queue, for `Queue.first_token`."""
+        meter = self.meter(place)
+        meter.in_flight += 1
+        return meter.queue.add(tokens, now, meter.tokens_per_s)
 
     def end(self, place: Place) -> None:
-        left = self._in_flight[place] - 1
-        if left > 0:
-            self._in_flight[place] = left
-        else:
-            self._in_flight.pop(place, None)
+        meter = self._meters.get(place)
+        if meter is not None and meter.in_flight > 0:
+            meter.in_flight -= 1
 
     def in_flight(self, place: Place) -> int:
         """This picker's own."""
-        return self._in_flight.get(place, 0)
+        meter = self._meters.get(place)
+        return meter.in_flight if meter is not None else 0
 
     def snapshot(self) -> dict[Place, int]:
-        return dict(self._in_flight)
+        """Requests in flight, where there are any."""
+        return {place: meter.in_flight for place, meter in self._meters.items() if meter.in_flight}
+
+    def forget(self, place: Place) -> None:
+        """The replica is gone for good, or has restarted under its old name: what was known of it is no more."""
+        before = self._meters.pop(place, None)
+        if before is None:
+            return
+        others = Vector(before.others_pending, before.others_in_flight, before.others_sessions, before.others_tokens)
+        if (
+            before.in_flight or others != NOTHING
+        ):  # those streams still end, and siblings still take back what they said
+            after = self.meter(place)
+            after.in_flight = before.in_flight
+            after.hear(others, NOTHING)
 
     def vectors(self, now: float) -> dict[Place, Vector]:
         """This picker's own part, for its siblings: nothing of what they said is in it."""
         self._expire(now)
-        return {place: Vector(in_flight=n) for place, n in self._in_flight.items()}
+        parts = {place: meter.vector(now) for place, meter in self._meters.items()}
+        return {place: vector for place, vector in parts.items() if vector != NOTHING}
 
     def absorb(self, sibling: str, vectors: Mapping[Place, Vector], now: float) -> None:
         """`sibling` said so at `now`, by this picker's clock; it replaces what it said before."""
         self._expire(now)
+        _, before = self._siblings.get(sibling, (now, {}))
         self._siblings[sibling] = (now, vectors)
+        self._replace(before, vectors)
 
     def others(self, place: Place) -> Vector:
         """What the siblings have there, added up."""
-        parts = [v for _, vectors in self._siblings.values() if (v := vectors.get(place)) is not None]
-        return Vector(
-            sum(v.pending_tokens for v in parts),
-            sum(v.in_flight for v in parts),
-            sum(v.sessions for v in parts),
-            sum(v.working_set_tokens for v in parts),
-        )
+        m = self._meters.get(place)
+        if m is None:
+            return NOTHING
+        return Vector(m.others_pending, m.others_in_flight, m.others_sessions, m.others_tokens)
+
+    def _replace(self, before: Mapping[Place, Vector], after: Mapping[Place, Vector]) -> None:
+        for place, vector in after.items():
+            self.meter(place).hear(vector, before.get(place, NOTHING))
+        for place in before.keys() - after.keys():
+            self.meter(place).hear(NOTHING, before[place])
 
     def _expire(self, now: float) -> None:
         for sibling in [s for s, (said, _) in self._siblings.items() if now - said >= VALID_S]:
-            del self._siblings[sibling]
+            _, vectors = self._siblings.pop(sibling)
+            self._replace(vectors, {})

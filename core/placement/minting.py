@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from homing.core.hashing import Table
@@ -32,3 +33,12 @@ def mint(
         if table.owner(key) == host and (shard is None or shard.table.owner(key) == shard.picker):
             return candidate
     return None
+
+
+_MINTED = re.compile(rb"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}-[0-9a-f]{1,3}", re.IGNORECASE)
+
+
+def looks_minted(session: bytes) -> bool:
+    """Whether an id has the form of ours (Envoy's %UNIQUE_ID% and a counter): then its hash is its home, whatever has
+    been forgotten. One that a client made to look so goes where Envoy alone would send it: no harm done."""
+    return _MINTED.fullmatch(session) is not None

@@ -16,15 +16,20 @@ class CompiledPool:
 
     pool: Pool
     members: tuple[Replica, ...]
+    newcomers: tuple[Replica, ...] = field(compare=False)  # those that take new sessions
+    by_id: Mapping[str, int] = field(compare=False)  # index in `members`
     table: Table = field(compare=False)
 
     @classmethod
     def of(cls, pool: Pool) -> CompiledPool:
         members = tuple(r for r in pool.replicas if r.in_hash)
+        newcomers = tuple(r for r in members if r.takes_new_sessions)
+        by_id = {r.id: index for index, r in enumerate(members)}
         hosts = [(r.id, r.weight) for r in members]
         if pool.hash == "maglev":
-            return cls(pool, members, Maglev(hosts))
-        return cls(pool, members, Ring(hosts, minimum_ring_size([r.weight for r in pool.replicas])))
+            return cls(pool, members, newcomers, by_id, Maglev(hosts))
+        sizes = [r.weight for r in pool.replicas]
+        return cls(pool, members, newcomers, by_id, Ring(hosts, minimum_ring_size(sizes)))
 
     def owner(self, key: bytes) -> Replica | None:
         """The replica that Envoy alone would choose."""
@@ -36,7 +41,8 @@ class CompiledPool:
 
     def member(self, replica_id: str) -> Replica | None:
         """The replica if it is in the table, so fit to serve."""
-        return next((r for r in self.members if r.id == replica_id), None)
+        index = self.by_id.get(replica_id)
+        return None if index is None else self.members[index]
 
 
 @dataclass(frozen=True, slots=True)

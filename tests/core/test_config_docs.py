@@ -30,6 +30,7 @@ WORDS = {
     "pools.<id>.template.directory": "absent",
     "sessions": "its keys' defaults",
     "health": "its keys' defaults",
+    "pools.<id>.placement": "its keys' defaults",
     "tenants": "absent",
 }
 

@@ -18,7 +18,7 @@ def test_a_given_session_is_told_as_destination_decision_and_ref(picking: Pickin
     first, second = (r.address.encode() for r in list(TABLE.walk(b"/s"))[:2])
     assert headers["x-gateway-destination-endpoint"] == first + b"," + second
     assert headers["x-homing-decision"] == b"hash"
-    digest, _, told = headers["x-homing-ref"].decode().partition(":")
+    digest, _, told = headers["x-homing-ref"].decode().split(":")
     assert len(bytes.fromhex(digest)) == 16
     assert told == home().id
 
@@ -32,7 +32,7 @@ def test_a_new_session_gets_an_id_and_the_key_that_envoy_will_make_of_it(picking
     assert headers["x-gateway-destination-endpoint"].split(b",")[0] == home(session).address.encode()
     again = dict(picking.route(session).set_headers)
     assert again["x-homing-decision"] == b"home"
-    assert again["x-homing-ref"] == headers["x-homing-ref"]
+    assert again["x-homing-ref"].split(b":")[0] == headers["x-homing-ref"].split(b":")[0]
 
 
 def test_a_new_session_of_a_tenant_keeps_the_tenant_in_its_key():
@@ -43,12 +43,12 @@ def test_a_new_session_of_a_tenant_keeps_the_tenant_in_its_key():
 
 def test_tenants_do_not_share_a_session():
     picking = Picking(tenant_header="x-tenant-id")
-    refs = {dict(picking.route(x_tenant_id=tenant).set_headers)["x-homing-ref"] for tenant in (b"a", b"b")}
+    refs = {dict(picking.route(x_tenant_id=tenant).set_headers)["x-homing-ref"][:32] for tenant in (b"a", b"b")}
     assert len(refs) == 2
 
 
 def test_without_tenants_the_header_means_nothing(picking: Picking):
-    refs = {dict(picking.route(x_tenant_id=tenant).set_headers)["x-homing-ref"] for tenant in (b"a", b"b")}
+    refs = {dict(picking.route(x_tenant_id=tenant).set_headers)["x-homing-ref"][:32] for tenant in (b"a", b"b")}
     assert len(refs) == 1
 
 

@@ -20,6 +20,7 @@ def test_a_conversation_without_an_id_comes_home(recognising: Picking):
     texts = ["u1"]
     for turn in range(20):
         texts += [f"a{turn}", f"u{turn}"]
+        recognising.now += 1.0
         told = unnamed(recognising, talk(*texts))
         assert told["x-homing-decision"] == b"history"
         assert told["x-gateway-destination-endpoint"].split(b",")[0] == home

@@ -1,50 +1,117 @@
-"""Load is a count per place; cost is load for each unit of weight."""
+"""Each term of the cost, as a table; and how they add up."""
 
 from __future__ import annotations
 
-from collections import Counter
+from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from homing.core.fleet import Replica
-from homing.core.placement.cost import in_flight
-from homing.core.placement.load import Load
+from homing.core.placement.asked import Asked, There
+from homing.core.placement.cost import (
+    TERMS,
+    crowding,
+    eviction,
+    itemised,
+    leaving,
+    owner,
+    prefill,
+    speed,
+    spread,
+    total,
+)
+from homing.core.placement.cost import waiting as waiting_term
+from homing.core.placement.settings import Settings
+
+A, B = Replica("a", "10.0.0.1:8000"), Replica("b", "10.0.0.2:8000")
 
 
-@pytest.mark.parametrize(("requests", "weight", "cost"), [(0, 1, 0.0), (3, 1, 3.0), (3, 2, 1.5), (1, 128, 1 / 128)])
-def test_cost_is_requests_in_flight_for_each_unit_of_weight(requests: int, weight: int, cost: float):
-    load = Load()
-    for _ in range(requests):
-        load.begin(("pool", "a"))
-    load.begin(("other pool", "a"))
-    assert in_flight("pool", Replica("a", "10.0.0.1:8000", weight), load) == cost
+@pytest.mark.parametrize("tokens", [0.0, 12_000.0])
+def test_what_waits_costs_what_it_is(tokens: float):
+    assert waiting_term.tokens(Asked(1000), There(A, waiting=tokens)) == tokens
 
 
-@given(st.lists(st.sampled_from(["a", "b", "c"])), st.randoms())
-def test_load_counts_what_has_begun_and_not_ended(begun: list[str], random):
-    load, expected = Load(), Counter(begun)
-    for replica in begun:
-        load.begin(("pool", replica))
-    ended = random.sample(begun, random.randint(0, len(begun)))
-    for replica in ended:
-        load.end(("pool", replica))
-    expected.subtract(ended)
-    assert {replica: load.in_flight(("pool", replica)) for replica in "abc"} == {r: expected[r] for r in "abc"}
-    assert load.snapshot() == {("pool", r): n for r, n in expected.items() if n}
+@pytest.mark.parametrize(
+    ("cached", "crowd", "expected"),
+    [(0, 0, 1000), (900, 0, 100), (0, 2, 1600), (1000, 5, 0)],
+)
+def test_prefill_is_what_is_not_cached_and_more_where_others_wait(cached: float, crowd: float, expected: float):
+    assert prefill.tokens(Asked(1000, crowd=crowd), There(A, cached=cached)) == pytest.approx(expected)
 
 
-def test_what_never_began_cannot_end():
-    load = Load()
-    load.end(("pool", "a"))
-    load.begin(("pool", "a"))
-    assert load.snapshot() == {("pool", "a"): 1}
+@pytest.mark.parametrize(
+    ("working_set", "tokens", "expected"),
+    [
+        (0, 1000, 0),
+        (89_000, 1000, 0),  # just what is usable of 100,000
+        (179_000, 1000, 4 * 1000 * 0.5),  # twice that: half will not fit, for four further turns
+        (0, 180_000, 4 * 180_000 * 0.5),  # a context larger than the cache
+    ],
+)
+def test_what_will_not_fit_costs_with_every_further_turn(working_set: float, tokens: float, expected: float):
+    asked = Asked(tokens, further_turns=4)
+    assert eviction.tokens(asked, There(A, working_set=working_set, capacity=100_000)) == pytest.approx(expected)
 
 
-def test_a_snapshot_stays_as_it_was():
-    load = Load()
-    load.begin(("pool", "a"))
-    snapshot = load.snapshot()
-    load.begin(("pool", "a"))
-    assert snapshot == {("pool", "a"): 1}
+@pytest.mark.parametrize(
+    ("begins", "sessions", "fewest", "pace", "expected"),
+    [
+        (True, 5, 3, 1.0, 2 * 0.3 * 4 * 1000),
+        (True, 3, 3, 1.0, 0),
+        (True, 6, 3, 2.0, 0),  # twice as fast, twice as many
+        (False, 5, 3, 1.0, 0),
+    ],
+)
+def test_a_new_session_pays_for_those_that_are_there(
+    begins: bool, sessions: float, fewest: float, pace: float, expected: float
+):
+    asked = Asked(1, begins=begins, fewest_sessions=fewest, further_turns=4, later_uncached=1000)
+    assert spread.tokens(asked, There(A, sessions=sessions, speed=pace)) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(("in_flight", "expected"), [(0, 0), (3, 60)])
+def test_requests_in_flight_cost_a_little(in_flight: int, expected: float):
+    assert crowding.tokens(Asked(1), There(A, in_flight=in_flight)) == expected
+
+
+@pytest.mark.parametrize(
+    ("home", "cached", "crowd", "expected"),
+    [
+        (None, 0, 0, 0),  # no home to leave
+        ("a", 5000, 3, 0),  # this is home
+        ("b", 0, 0, 1000),
+        ("b", 2000, 0, 1000 + 3 * 2000),
+        ("b", 2000, 1, 1000 + 3 * 2000 * 3),
+    ],
+)
+def test_leaving_home_costs_what_is_thrown_away(home: str | None, cached: float, crowd: float, expected: float):
+    assert leaving.tokens(Asked(1, home=home, home_cached=cached, crowd=crowd), There(A)) == expected
+
+
+@pytest.mark.parametrize(("hash_owner", "expected"), [(None, 0), ("a", 0), ("b", 2000)])
+def test_being_elsewhere_than_the_hash_says_costs_the_preference(hash_owner: str | None, expected: float):
+    assert owner.tokens(Asked(1, owner=hash_owner), There(A)) == expected
+
+
+@pytest.mark.parametrize(("work", "pace", "expected"), [(1000, 1.0, 0), (1000, 0.5, 1000), (1000, 2.0, -500)])
+def test_a_slow_replica_takes_longer_for_the_same(work: float, pace: float, expected: float):
+    assert speed.tokens(work, There(A, speed=pace)) == expected
+
+
+def test_the_cost_is_the_sum_of_its_terms_and_a_receipt_names_each():
+    asked = Asked(5000, home="b", home_cached=4000, owner="b", begins=True, crowd=1.5, fewest_sessions=1)
+    there = There(A, waiting=700, in_flight=2, sessions=4, working_set=500_000, cached=300, speed=0.8)
+    items = itemised(asked, there)
+    assert tuple(items) == TERMS
+    assert all(items.values())
+    assert total(asked, there) == pytest.approx(sum(items.values()))
+
+
+def test_every_constant_of_the_terms_can_be_set():
+    off = Settings(hash_preference_tokens=0, leave_tokens=0, leave_factor=0, delay_factor=0, eviction_factor=0,
+                   spread_factor=0, in_flight_tokens=0)  # fmt: skip
+    asked = Asked(5000, off, home="b", home_cached=4000, owner="b", begins=True, crowd=1.5)
+    there = There(A, waiting=700, in_flight=2, sessions=4, working_set=500_000, cached=300)
+    assert total(asked, there) == 700 + 4700
+    assert total(replace(asked, settings=Settings()), there) > 700 + 4700
+    assert total(asked, replace(there, replica=B)) == 700 + 4700

@@ -70,9 +70,11 @@ def placing() -> Placing:
 def test_a_clients_id_goes_to_the_owner_then_home(placing: Placing):
     owner, heir, *_ = order()
     first = placing.place()
-    ref = Ref(key("s").digest("p", b"secret"), owner)
-    assert first == Decision(Reason.HASH, ("p", owner), (address(owner), address(heir)), ref, session=None)
-    assert placing.place() == replace(first, reason=Reason.HOME)
+    ref = Ref(key("s").digest("p", b"secret"), owner, tokens=1000, at_most=True)
+    endpoints = (address(owner), address(heir))
+    assert first == Decision(Reason.HASH, ("p", owner), endpoints, ref, session=None, uncached=1000.0)
+    again = placing.place()
+    assert (again.reason, again.place, again.endpoints) == (Reason.HOME, first.place, first.endpoints)
 
 
 def test_a_session_is_forgotten_after_its_idle_time(placing: Placing):
@@ -87,7 +89,7 @@ def test_tenants_with_the_same_id_are_two_sessions(placing: Placing):
     placing.told()
     other = placing.placer.place(POOL, Arrival(key("s", "other"), given=True), 0.0)
     assert other is not None
-    assert other.reason is Reason.HASH
+    assert other.reason is not Reason.HOME
 
 
 def test_an_id_whose_owner_drains_is_placed_on_the_next_and_stays(placing: Placing):

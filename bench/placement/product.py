@@ -1,0 +1,180 @@
+"""The product's placer as a contender: as many as there are pickers, each with what it would know in production.
+
+Requests are shared out to the pickers by their session, as Envoy does it. Vectors go round every 100 ms, each engine is
+asked every second, outcomes come up to half a second after the answer's end, all of them to the first picker (Envoy
+has one stream for its access log).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from hashlib import blake2b
+from random import Random
+from uuid import UUID
+
+from bench.placement.engine import BLOCK, Engine, Request, Running
+from homing.core.chains import Chains
+from homing.core.fleet import Pool, Replica
+from homing.core.history import History
+from homing.core.placement.home import Arrival, Decision, Placer
+from homing.core.placement.load import Load, Place
+from homing.core.placement.pools import CompiledPool
+from homing.core.placement.settings import Settings
+from homing.core.prefix.prompt import Prompt
+from homing.core.session import Homes, SessionKey
+
+POOL = "pool"
+
+
+class Caches:
+    """The prefix index as KV events make it: what the caches hold of the prompt that is being placed."""
+
+    def __init__(self) -> None:
+        self.engines: Sequence[Engine] = ()
+        self.looked_at: Request | None = None
+
+    def held(self, pool_id: str, prompt: Prompt, now: float) -> Mapping[str, int]:
+        request = self.looked_at
+        assert request is not None
+        return {e.name: e.match(request.blocks, request.tokens) for e in self.engines}
+
+    def placed(self, pool_id: str, replica_id: str, prompt: Prompt, now: float) -> None: ...
+
+    def forget(self, place: Place) -> None: ...
+
+
+class Homing:
+    """`exact`: the prefix index is there, and knows every cache as KV events tell it."""
+
+    def __init__(
+        self,
+        placers: int = 1,
+        *,
+        exact: bool = False,
+        settings: Settings | None = None,
+        exchange: bool = True,
+        seed: int = 0,
+    ) -> None:
+        self.name = f"homing_{placers}" + ("_index" if exact else "")
+        self._random = Random(seed)
+        self._exact = exact
+        self._exchange = exchange
+        self._index = Caches()
+        self._placers = [self._placer() for _ in range(placers)]
+        for placer in self._placers:
+            placer.scales.configure({POOL: settings or Settings()})
+        self._names: dict[str, bytes] = {}  # the ids that sessions were given
+        self._decisions: dict[int, tuple[Placer, Decision]] = {}
+        self._pending: tuple[Placer, Decision] | None = None
+        self._outcomes: list[tuple[Running, Decision, float]] = []
+        self._ticks = 0
+
+    def _placer(self) -> Placer:
+        random = Random(self._random.random())
+        homes, chains = Homes(1800, 200_000), Chains(1800, 200_000)
+        return Placer(homes, chains, Load(), b"bench", random.randrange, self._index)
+
+    def members(self, engines: Sequence[Engine], now: float) -> None:
+        self._engines = {f"{e.name}:80": e for e in engines}
+        self._index.engines = engines
+        replicas = tuple(Replica(e.name, f"{e.name}:80") for e in engines)
+        self._pool = CompiledPool.of(Pool(POOL, "model", replicas=replicas))
+        self._told = {e.name: (0, 0) for e in engines}
+
+    def pick(self, request: Request, now: float) -> Engine:
+        known = self._names.get(request.session)
+        fresh = str(UUID(bytes=blake2b(request.session.encode(), digest_size=16).digest()))  # as Envoy makes them
+        given = (known is not None or request.named) and not request.keyless
+        session = known or (request.session if request.named else fresh).encode()
+        key = SessionKey(b"", session, b"/" + session)
+        placer = self._placers[hash_of(session if given else b"%f" % now) % len(self._placers)]
+        prompt = None
+        if self._exact:
+            self._index.looked_at = request
+            prompt = Prompt((0,), (request.tokens,))
+        arrival = Arrival(key, given, request.size_bytes, prompt=prompt)
+        if request.keyless:
+            _, decision = placer.place_by_history(self._pool, arrival, history(request), now)
+        else:
+            decision = placer.place(self._pool, arrival, now)
+        assert decision is not None
+        if decision.session is not None and not request.keyless:
+            self._names[request.session] = decision.session
+        self._pending = (placer, decision)
+        return self._engines[decision.endpoints[0]]
+
+    def again(self, request: Request, failed: Engine, now: float) -> Engine:
+        """Envoy goes on with the list, then with the hash."""
+        session = self._names.get(request.session) or request.session.encode()
+        order = [self._engines[r.address] for r in self._pool.walk(b"/" + session)]
+        told = [self._engines[a] for a in self._pending[1].endpoints] if self._pending else []
+        return next(e for e in (*told, *order) if e.alive)
+
+    def began(self, running: Running, now: float) -> None:
+        if self._pending is not None:
+            placer, decision = self._pending
+            self._pending = None
+            placer.begun(decision, now)
+            self._decisions[id(running)] = (placer, decision)
+
+    def ended(self, running: Running, now: float) -> None:
+        if (sent := self._decisions.pop(id(running), None)) is not None:
+            placer, decision = sent
+            placer.load.end(decision.place)
+            self._outcomes.append((running, decision, now))
+
+    def tick(self, now: float) -> None:
+        self._ticks += 1
+        if self._exchange and len(self._placers) > 1:
+            vectors = [placer.load.vectors(now) for placer in self._placers]
+            for i, placer in enumerate(self._placers):
+                for j, vector in enumerate(vectors):
+                    if i != j:
+                        placer.load.absorb(f"picker-{j}", vector, now)
+        if self._ticks % 5 == 0:
+            self._hear(now)
+        if self._ticks % 10 == 0:
+            self._ask_engines(now)
+
+    def _hear(self, now: float) -> None:
+        for running, decision, _ in self._outcomes:
+            name = running.replica.name
+            if running.first_token is None or self._pool.member(name) is None:
+                continue
+            if name == decision.ref.told:
+                ttft = running.first_token - running.began
+                self._placers[0].first_token(self._pool, decision.ref, ttft, now)
+            else:
+                for placer in self._placers:
+                    placer.served_by(self._pool, decision.ref, name, now)
+        self._outcomes.clear()
+
+    def _ask_engines(self, now: float) -> None:
+        for engine in self._engines.values():
+            if not engine.alive:
+                continue
+            before = self._told[engine.name]
+            self._told[engine.name] = (engine.queried, engine.hit)
+            for placer in self._placers:
+                placer.scales.engine_told(
+                    (POOL, engine.name),
+                    waiting=len(engine.queue),
+                    cache_tokens=engine.cache_blocks * BLOCK,
+                    queried=engine.queried - before[0],
+                    found=engine.hit - before[1],
+                    now=now,
+                )
+
+
+def hash_of(text: bytes) -> int:
+    return int.from_bytes(blake2b(text, digest_size=4).digest())
+
+
+def history(request: Request) -> History:
+    """As the messages of the turns so far would give it."""
+
+    def prompt(turn: int) -> bytes:
+        return blake2b(f"{request.session}/{turn}".encode(), digest_size=16).digest()
+
+    earlier = tuple(prompt(turn) for turn in range(request.turn - 1, -1, -1))
+    return History(prompt(request.turn), earlier, b"", (), None, ())

@@ -1,0 +1,33 @@
+"""Who may take a request. One filter, one module: a question about one replica, without regard to the others.
+
+MUST holds for every request. NEWCOMER holds too for one that does not live there, and is waived where nobody is left.
+To add a filter, write its module and name it in one of the two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from homing.core.placement.asked import Asked, There
+from homing.core.placement.filters import adapter, capacity, drain, health, subset
+
+Filter = Callable[[Asked, There], bool]
+
+MUST: tuple[Filter, ...] = (health.allows, adapter.allows, subset.allows)
+NEWCOMER: tuple[Filter, ...] = (drain.allows, capacity.allows)
+
+
+def fit(asked: Asked, there: There) -> bool:
+    """Whether it can serve the request at all."""
+    return all(allows(asked, there) for allows in MUST)
+
+
+def open_to(asked: Asked, there: There) -> bool:
+    """Whether a session that does not live there may begin there. `fit` is asked for as well."""
+    return all(allows(asked, there) for allows in NEWCOMER)
+
+
+def newcomers(asked: Asked, candidates: Iterable[There]) -> list[There]:
+    """Those that may take it; if all drain or are full, anybody who can serve it."""
+    able = [there for there in candidates if fit(asked, there)]
+    return [there for there in able if open_to(asked, there)] or able

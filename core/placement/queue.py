@@ -1,0 +1,57 @@
+"""A replica's prefill queue as a fluid: tokens come in by requests and drain at the speed that was learned.
+
+Why a fluid. A prompt stops to be pending at its first token, and no message tells the picker of that: the response is
+not sent to it (that would cost a message for every request), and Envoy's access log speaks when the whole answer has
+ended. Counted as pending until then, a replica that only decodes would look busy. So the queue is a model, and what
+is heard later corrects it: the time of a first token says how much had been served by then, and the engine's own
+number of waiting requests bounds it from both sides.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+REMEMBERED = 128
+"""Arrivals kept, to go on from a first token in the past. Older first tokens correct nothing."""
+
+
+class Queue:
+    """Tokens that wait at one replica. Times in seconds of the picker's clock, speeds in tokens per second."""
+
+    __slots__ = ("_arrivals", "_arrived", "_at", "_heard", "_served")
+
+    def __init__(self) -> None:
+        self._arrived = 0.0  # all tokens ever added
+        self._served = 0.0  # of those, the ones that have been prefilled by `_at`
+        self._at = 0.0
+        self._heard = 0.0  # the newest first token that was heard of
+        self._arrivals: deque[tuple[float, float]] = deque(maxlen=REMEMBERED)  # when, and `_arrived` before it
+
+    def waiting(self, now: float, speed: float) -> float:
+        """Tokens that wait at `now`. Changes nothing."""
+        return max(0.0, self._arrived - self._served - speed * max(0.0, now - self._at))
+
+    def add(self, tokens: float, now: float, speed: float) -> float:
+        """A prompt of which `tokens` are not cached. The mark that names its end in the queue."""
+        self._served = self._arrived - self.waiting(now, speed)
+        self._at = now
+        self._arrivals.append((now, self._arrived))
+        self._arrived += tokens
+        return self._arrived
+
+    def first_token(self, mark: float, at: float, now: float, speed: float) -> None:
+        """What ends at `mark` had been served at `at`: everything since is counted anew from there."""
+        if at <= self._heard or not self._arrivals or self._arrivals[0][0] > at:
+            return
+        self._heard = at
+        served, time = mark, at
+        for arrival, arrived in self._arrivals:
+            if arrival > at:
+                served, time = min(arrived, served + speed * (arrival - time)), arrival
+        self._served = min(self._arrived, served + speed * (now - time))
+        self._at = now
+
+    def bound(self, least: float, most: float, now: float, speed: float) -> None:
+        """The engine was asked: not fewer than `least` tokens wait at `now`, nor more than `most`."""
+        waiting = min(max(self.waiting(now, speed), least), most)
+        self._served, self._at = self._arrived - waiting, now

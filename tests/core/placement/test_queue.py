@@ -1,0 +1,92 @@
+"""A prefill queue as a fluid, and what corrects it. Speed 100 tokens per second."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from homing.core.placement.queue import REMEMBERED, Queue
+
+SPEED = 100.0
+
+
+@pytest.mark.parametrize(("now", "waiting"), [(0.0, 500.0), (2.0, 300.0), (5.0, 0.0), (9.0, 0.0)])
+def test_tokens_drain_at_the_speed(now: float, waiting: float):
+    queue = Queue()
+    queue.add(500.0, 0.0, SPEED)
+    assert queue.waiting(now, SPEED) == waiting
+
+
+def test_an_idle_time_is_not_made_up_for():
+    queue = Queue()
+    queue.add(100.0, 0.0, SPEED)
+    queue.add(100.0, 10.0, SPEED)
+    assert queue.waiting(10.5, SPEED) == 50.0
+
+
+def test_a_first_token_later_than_thought_shows_what_still_waits():
+    queue = Queue()
+    mark = queue.add(100.0, 0.0, SPEED)
+    queue.add(300.0, 0.0, SPEED)
+    assert queue.waiting(4.0, SPEED) == 0.0
+    queue.first_token(mark, 3.0, 4.0, SPEED)
+    assert queue.waiting(4.0, SPEED) == 200.0
+
+
+def test_a_first_token_earlier_than_thought_shows_that_less_waits():
+    queue = Queue()
+    queue.add(500.0, 0.0, SPEED)
+    mark = queue.add(500.0, 0.0, SPEED)
+    queue.add(200.0, 1.0, SPEED)
+    queue.first_token(mark, 2.0, 2.5, SPEED)
+    assert queue.waiting(2.5, SPEED) == 150.0
+
+
+def test_what_came_after_the_first_token_waited_through_idle_time_too():
+    queue = Queue()
+    mark = queue.add(100.0, 0.0, SPEED)
+    queue.add(100.0, 10.0, SPEED)  # the replica had been idle for long
+    queue.first_token(mark, 1.0, 10.5, SPEED)
+    assert queue.waiting(10.5, SPEED) == 50.0
+
+
+def test_older_news_than_what_is_known_changes_nothing():
+    queue = Queue()
+    first = queue.add(100.0, 0.0, SPEED)
+    second = queue.add(100.0, 0.0, SPEED)
+    queue.first_token(second, 1.0, 1.5, SPEED)
+    queue.first_token(first, 0.9, 1.5, SPEED)
+    assert queue.waiting(1.5, SPEED) == 0.0
+
+
+def test_first_tokens_from_before_what_is_remembered_change_nothing():
+    queue = Queue()
+    mark = queue.add(1.0, 0.0, SPEED)
+    for _ in range(REMEMBERED):
+        queue.add(1.0, 5.0, SPEED)
+    queue.first_token(mark, 4.0, 5.0, SPEED)
+    assert queue.waiting(5.0, SPEED) == REMEMBERED
+
+
+@pytest.mark.parametrize(("least", "most", "waiting"), [(0, 100, 100), (800, 900, 800), (0, 900, 500)])
+def test_the_engines_word_bounds_it(least: float, most: float, waiting: float):
+    queue = Queue()
+    queue.add(500.0, 0.0, SPEED)
+    queue.bound(least, most, 0.0, SPEED)
+    assert queue.waiting(0.0, SPEED) == waiting
+    queue.add(50.0, 0.0, SPEED)
+    assert queue.waiting(0.0, SPEED) == waiting + 50
+
+
+@given(st.lists(st.tuples(st.floats(0, 5), st.floats(0, 1000), st.booleans()), max_size=40))
+def test_it_never_holds_less_than_nothing_nor_more_than_came(steps: list[tuple[float, float, bool]]):
+    queue, now, came, marks = Queue(), 0.0, 0.0, [(0.0, 0.0)]
+    for pause, tokens, heard in steps:
+        now += pause
+        marks.append((queue.add(tokens, now, SPEED), now))
+        came += tokens
+        if heard:
+            mark, at = marks[len(marks) // 2]
+            queue.first_token(mark, at + 0.5, max(now, at + 0.5), SPEED)
+        assert 0.0 <= queue.waiting(now, SPEED) <= came + 1e-6
