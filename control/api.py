@@ -12,16 +12,18 @@ from fastapi.responses import JSONResponse
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry
 
 from homing import __version__
-from homing.control import api_drains, api_plan, api_sessions
+from homing.control import api_drains, api_plan, api_replicas, api_sessions
 from homing.control.ads_server import AdsServer
 from homing.control.api_models import FleetView, Health, Readiness, XdsView
 from homing.control.api_plan import Census
 from homing.control.audit import Audit
+from homing.control.discovery.sources import Sources
 from homing.control.drains import Drains
 from homing.control.feed import Feed
 from homing.control.membership import Membership
 from homing.control.picker_metrics import PickerMetrics, exposition
 from homing.control.picker_sessions import PickerSessions
+from homing.control.registrations import Registrations
 from homing.control.state import StateError
 from homing.control.templates.api import template_routes
 from homing.control.templates.prober import Progress
@@ -39,6 +41,8 @@ class Parts:
     membership: Membership
     drains: Drains
     census: Census
+    registrations: Registrations
+    sources: Sources
     audit: Audit
     ads: AdsServer
     feed: Feed
@@ -56,6 +60,7 @@ def create_app(parts: Parts) -> FastAPI:
     app.include_router(api_plan.routes(parts.membership, parts.census))
     app.include_router(api_sessions.routes(parts.sessions, parts.audit))
     app.include_router(template_routes(parts.templates))
+    app.include_router(api_replicas.routes(parts.membership, parts.registrations, parts.sources, parts.audit))
     app.include_router(_operations_routes(parts))
 
     @app.exception_handler(StateError)

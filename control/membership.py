@@ -35,8 +35,8 @@ class Membership:
         self._reports: dict[str, dict[str, tuple[Replica, ...]]] = {source: {} for source in sources}
         self._draining: frozenset[Place] = frozenset()
         self._away: frozenset[Place] = frozenset()
-        self._differences: tuple[Difference, ...] = ()
-        self._written = config.fleet()
+        self._merged = merge(config.fleet().pools, {})
+        self._written = Fleet(self._merged.pools)
         self.views = Latest(View(config, self._written))
 
     @classmethod
@@ -63,7 +63,11 @@ class Membership:
     @property
     def differences(self) -> tuple[Difference, ...]:
         """What sources say that is not believed."""
-        return self._differences
+        return self._merged.differences
+
+    def source(self, place: Place) -> str:
+        """Who is believed about a replica; empty for one that nobody reports."""
+        return self._merged.sources.get(place, "")
 
     def apply(self, *events: Event) -> None:
         """One new view for all of `events`; none if they change nothing."""
@@ -89,9 +93,12 @@ class Membership:
             self._merge(self.view.config)
 
     def _merge(self, config: Config) -> None:
-        pools, self._differences = merge(config.fleet().pools, self._reports)
-        before, self._written = self._written, Fleet(pools)
-        here = (replace(p, replicas=tuple(r for r in p.replicas if (p.id, r.id) not in self._away)) for p in pools)
+        self._merged = merge(config.fleet().pools, self._reports)
+        before, self._written = self._written, Fleet(self._merged.pools)
+        here = (
+            replace(p, replicas=tuple(r for r in p.replicas if (p.id, r.id) not in self._away))
+            for p in self._written.pools
+        )
         known = tuple(_with_known_address(pool, before, self.view.fleet) for pool in here)
         fleet = self.view.fleet.apply(PoolsReported(known))
         for place in sorted(_draining(fleet) ^ (self._draining & places(fleet))):

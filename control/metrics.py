@@ -14,6 +14,7 @@ from prometheus_client.registry import Collector
 from homing.control.ads import Answer
 from homing.control.ads_server import AdsServer
 from homing.control.api_models import short
+from homing.control.discovery.sources import Sources
 from homing.control.feed import Feed
 from homing.control.snapshot import ORDER
 from homing.control.telling import Telling
@@ -26,6 +27,7 @@ class ControlCollector(Collector):
     """Nothing is counted here: every number is where it comes about."""
 
     watch: FleetWatch
+    sources: Sources
     telling: Telling
     feed: Feed
     ads: AdsServer
@@ -59,6 +61,11 @@ class ControlCollector(Collector):
         for pool_id, count in self.watch.discovery.failures.items():
             failures.add_metric([pool_id], count)
         yield failures
+        up = GaugeMetricFamily("homing_source_up", "Whether a source of replicas answers.", labels=["pool", "kind"])
+        for (pool_id, kind), health in self.sources.health.items():
+            up.add_metric([pool_id, kind], float(health.answered and not health.error))
+        yield up
+        yield CounterMetricFamily("homing_source_failures", "Failures of sources of replicas.", self.sources.failures)
         reloader = self.watch.reloader
         yield GaugeMetricFamily("homing_config_good", "Whether the newest file was accepted.", float(reloader.good))
         reloads = CounterMetricFamily("homing_config_reloads", "Changed files by result.", labels=["result"])

@@ -17,6 +17,7 @@ from homing.control.ads_server import AdsServer
 from homing.control.api import Parts, create_app
 from homing.control.audit import Audit
 from homing.control.census import PickerCensus
+from homing.control.discovery.sources import KINDS, Sources, made_beside
 from homing.control.drains import Drains
 from homing.control.envoy_config import Wiring
 from homing.control.feed import Feed
@@ -26,6 +27,7 @@ from homing.control.membership import Membership
 from homing.control.metrics import ControlCollector, registry
 from homing.control.picker_metrics import PickerMetrics
 from homing.control.picker_sessions import PickerSessions
+from homing.control.registrations import SOURCE, Registrations
 from homing.control.snapshot import Snapshot
 from homing.control.state import open_state
 from homing.control.telling import LastGoodFiles, Telling
@@ -66,13 +68,18 @@ async def run(config: Config, options: Options, resources: Resources) -> None:
 
     state, saved = await asyncio.to_thread(open_state, options.state)
     ads, feed = AdsServer(), Feed(time.monotonic)
-    watch = FleetWatch(options.file, Membership(config), Random())
+    membership = Membership(config, (SOURCE, *KINDS))
+    sources = Sources(membership, made_beside(options.file), state, Random())
+    registrations = Registrations(membership, state, time.monotonic)
+    sources.restore({last.key: last.found for last in saved.found})
+    registrations.restore(saved.registrations)
+    watch = FleetWatch(options.file, membership, Random(), before_probes=sources.first_answers)
     loop.add_signal_handler(signal.SIGHUP, watch.reload)
     telling = Telling(ads, feed, _snapshots(options, resources), _last_good(options, resources))
-    collector = ControlCollector(watch, telling, feed, ads)
+    collector = ControlCollector(watch, sources, telling, feed, ads)
     pickers, census = PickerMetrics(options.picker_http), PickerCensus(options.picker_http)
     sessions = PickerSessions(options.picker_http)
-    audit, drains = Audit(state, time.time), Drains(watch.membership, census, state, time.time)
+    audit, drains = Audit(state, time.time), Drains(membership, census, state, time.time)
     audit.restore(saved.audit)
     drains.restore(saved.drains)
 
@@ -80,7 +87,7 @@ async def run(config: Config, options: Options, resources: Resources) -> None:
         probed, told = watch.prober.settled.is_set(), telling.done.is_set()
         return (() if probed else ("the first round of probes",)) + (() if told else ("the first rollout",))
 
-    members = watch.membership, drains, census, audit
+    members = membership, drains, census, registrations, sources, audit
     parts = Parts(*members, ads, feed, registry(collector), pickers, sessions, waiting, watch.templates.progress)
     http = HttpServer(create_app(parts))
     async with contextlib.AsyncExitStack() as stack:
@@ -95,6 +102,8 @@ async def run(config: Config, options: Options, resources: Resources) -> None:
         followers = [
             tasks.create_task(telling.run()),
             tasks.create_task(drains.run()),
+            tasks.create_task(sources.run()),
+            tasks.create_task(registrations.run()),
             tasks.create_task(watch.run(_unmoved(config, telling.aim))),
         ]
         await ended.wait()

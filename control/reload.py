@@ -53,9 +53,9 @@ class Reloader:
         """Until cancelled."""
         while True:
             asked = await self._pause()
-            signature = _signature(self._path)
-            if asked or signature != self._read:
-                self._read = signature
+            now = signature(self._path)
+            if asked or now != self._read:
+                self._read = now
                 await self._reload()
 
     async def _pause(self) -> bool:
@@ -89,7 +89,8 @@ def _one_line(error: ConfigError) -> str:
     return f"{shown}; and {more} more" if more > 0 else shown
 
 
-def _signature(path: Path) -> Signature | None:
+def signature(path: Path) -> Signature | None:
+    """None where there is no file."""
     try:
         stat = path.stat()
     except OSError:

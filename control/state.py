@@ -1,4 +1,5 @@
-"""What survives a restart of the control service: drains, registrations, the audit log. SQLite, off the event loop.
+"""What survives a restart of the control service: drains, registrations, the last good answers of sources, the audit
+log. SQLite, off the event loop.
 
 Each row holds one record as JSON. A file that is damaged, or of a version that this one does not know, is kept aside
 under another name; what can be read of it goes on in a new one. Nothing is ever overwritten.
@@ -12,7 +13,7 @@ import sqlite3
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 from urllib.parse import quote
@@ -20,7 +21,10 @@ from urllib.parse import quote
 import msgspec
 
 from homing.control.audit import MAX_ENTRIES, Entry
+from homing.control.discovery.source import Found
+from homing.control.discovery.sources import Key
 from homing.control.drains import Drain
+from homing.control.registrations import Registration
 from homing.core.placement.load import Place
 
 log = logging.getLogger(__name__)
@@ -29,10 +33,12 @@ FILE = "state.db"
 VERSION = 1
 SCHEMA = """
 CREATE TABLE drains (pool TEXT, replica TEXT, record BLOB NOT NULL, PRIMARY KEY (pool, replica));
+CREATE TABLE registrations (pool TEXT, replica TEXT, record BLOB NOT NULL, PRIMARY KEY (pool, replica));
+CREATE TABLE found (pool TEXT, kind TEXT, record BLOB NOT NULL, PRIMARY KEY (pool, kind));
 CREATE TABLE audit (id INTEGER PRIMARY KEY AUTOINCREMENT, record BLOB NOT NULL);
 PRAGMA user_version = 1;
 """
-TABLES = ("drains", "audit")
+TABLES = ("drains", "registrations", "found", "audit")
 
 T = TypeVar("T")
 Row = tuple[int, bytes]
@@ -44,10 +50,20 @@ class StateError(OSError):
 
 
 @dataclass(frozen=True, slots=True)
+class LastFound:
+    """What a source found last."""
+
+    key: Key
+    found: tuple[Found, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Saved:
     """What an earlier process left. `aside`: where a file that could not be used as it was is kept."""
 
     drains: tuple[Drain, ...] = ()
+    registrations: tuple[Registration, ...] = ()
+    found: tuple[LastFound, ...] = ()
     audit: tuple[Entry, ...] = ()
     aside: Path | None = None
 
@@ -77,6 +93,17 @@ class State:
 
     async def remove_drain(self, place: Place) -> None:
         await self._write("DELETE FROM drains WHERE pool = ? AND replica = ?", place)
+
+    async def put_registration(self, registration: Registration) -> None:
+        row = (*registration.place, msgspec.json.encode(registration))
+        await self._write("INSERT OR REPLACE INTO registrations VALUES (?, ?, ?)", row)
+
+    async def remove_registration(self, place: Place) -> None:
+        await self._write("DELETE FROM registrations WHERE pool = ? AND replica = ?", place)
+
+    async def put_found(self, key: Key, found: tuple[Found, ...]) -> None:
+        row = (*key, msgspec.json.encode(LastFound(key, found)))
+        await self._write("INSERT OR REPLACE INTO found VALUES (?, ?, ?)", row)
 
     async def put_audit(self, entry: Entry) -> None:
         """The oldest of more than MAX_ENTRIES leave."""
@@ -116,7 +143,7 @@ def open_state(directory: Path | None) -> tuple[State, Saved]:
         made = _new(str(path))
         with made:
             _restore(made, saved)
-        return State(made), Saved(saved.drains, saved.audit, aside)
+        return State(made), replace(saved, aside=aside)
     except (sqlite3.Error, OSError) as error:
         reason = "another control service has it" if "locked" in str(error) else str(error)
         raise StateError(f"{path} cannot be used: {reason}") from error
@@ -175,7 +202,12 @@ def _decoded(rows: _Rows) -> tuple[Saved, bool]:
             except (msgspec.MsgspecError, TypeError):
                 good = False
 
-    saved = Saved(tuple(records("drains", Drain)), tuple(records("audit", Entry)))
+    saved = Saved(
+        tuple(records("drains", Drain)),
+        tuple(records("registrations", Registration)),
+        tuple(records("found", LastFound)),
+        tuple(records("audit", Entry)),
+    )
     return saved, good
 
 
@@ -188,6 +220,12 @@ def _kept_aside(path: Path) -> Path:
 
 
 def _restore(connection: sqlite3.Connection, saved: Saved) -> None:
-    drains = ((*drain.place, msgspec.json.encode(drain)) for drain in saved.drains)
-    connection.executemany("INSERT OR REPLACE INTO drains VALUES (?, ?, ?)", drains)
+    keyed: dict[str, list[tuple[tuple[str, str], object]]] = {
+        "drains": [(drain.place, drain) for drain in saved.drains],
+        "registrations": [(registration.place, registration) for registration in saved.registrations],
+        "found": [(found.key, found) for found in saved.found],
+    }
+    for table, records in keyed.items():
+        rows = ((*key, msgspec.json.encode(record)) for key, record in records)
+        connection.executemany(f"INSERT OR REPLACE INTO {table} VALUES (?, ?, ?)", rows)
     connection.executemany("INSERT INTO audit (record) VALUES (?)", ((msgspec.json.encode(e),) for e in saved.audit))

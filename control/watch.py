@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from random import Random
 
@@ -28,7 +28,15 @@ class FleetWatch:
     await watch.run(on_change)          # for ever
     """
 
-    def __init__(self, path: Path, membership: Membership, random: Random, resolve: Resolve = resolve) -> None:
+    def __init__(
+        self,
+        path: Path,
+        membership: Membership,
+        random: Random,
+        resolve: Resolve = resolve,
+        before_probes: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        """`before_probes`: what is to be waited for before the first round of probes."""
         self.membership = membership
         self.reloader = Reloader(path, membership.view.config, membership.configure)
         self.discovery = StaticDiscovery(membership, resolve)
@@ -36,6 +44,7 @@ class FleetWatch:
         self.prober = Prober(membership, self._probe, random)
         self._finder = Finder(random)
         self.templates = TemplateProber(membership, path, self._finder, random)
+        self._before_probes = before_probes
 
     def reload(self) -> None:
         """Reads the file at once. For SIGHUP."""
@@ -45,6 +54,8 @@ class FleetWatch:
         """Until cancelled. Calls `on_change` on the loop's thread: first when every replica has been probed to a
         verdict (before, all would look unfit), then for each newer (config, fleet)."""
         async with self._probe, self._finder, asyncio.TaskGroup() as tasks:
+            if self._before_probes is not None:
+                await self._before_probes()
             tasks.create_task(self.discovery.run())
             await self.discovery.first_round.wait()
             tasks.create_task(self.prober.run())

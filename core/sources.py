@@ -29,11 +29,22 @@ class Difference:
     theirs: str
 
 
-def merge(pools: Sequence[Pool], reports: Reports) -> tuple[tuple[Pool, ...], tuple[Difference, ...]]:
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """`sources`: by (pool id, replica id), who is believed."""
+
+    pools: tuple[Pool, ...]
+    sources: Mapping[tuple[str, str], str]
+    differences: tuple[Difference, ...]
+
+
+def merge(pools: Sequence[Pool], reports: Reports) -> Merged:
     """The pools of the file with the replicas that other sources report. Reports of unknown pools are left out.
 
     No two replicas of a pool may share an address (Envoy would take them for one host): the first keeps it."""
-    merged, differences = [], []
+    merged: list[Pool] = []
+    differences: list[Difference] = []
+    sources: dict[tuple[str, str], str] = {}
     for pool in pools:
         by_id = {r.id: (FILE, r) for r in pool.replicas}
         by_address = {r.address: r.id for r in pool.replicas}
@@ -54,8 +65,9 @@ def merge(pools: Sequence[Pool], reports: Reports) -> tuple[tuple[Pool, ...], tu
                     )
                 else:
                     by_id[replica.id], by_address[replica.address] = (source, replica), replica.id
+        sources |= {(pool.id, replica_id): source for replica_id, (source, _) in by_id.items()}
         merged.append(replace(pool, replicas=tuple(replica for _, replica in by_id.values())))
-    return tuple(merged), tuple(differences)
+    return Merged(tuple(merged), sources, tuple(differences))
 
 
 def _words(replica: Replica) -> str:

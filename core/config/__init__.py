@@ -2,6 +2,7 @@
 
 from homing.core.config.address import Address
 from homing.core.config.context import TemplateConfig
+from homing.core.config.discovery import Discovery, Docker, Kubernetes
 from homing.core.config.document import MAX_FILE_BYTES
 from homing.core.config.models import Config, HealthCheck, PoolConfig, ReplicaConfig, Sessions, Tenants
 from homing.core.config.problems import ConfigError, Problem
@@ -12,7 +13,10 @@ __all__ = [
     "Address",
     "Config",
     "ConfigError",
+    "Discovery",
+    "Docker",
     "HealthCheck",
+    "Kubernetes",
     "PoolConfig",
     "Problem",
     "ReplicaConfig",

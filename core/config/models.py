@@ -12,6 +12,7 @@ from pydantic import BeforeValidator, Field, PlainValidator
 
 from homing.core.config.address import Address
 from homing.core.config.context import MODE, ContextConfig, IsolationConfig, Mode, RepairConfig, TemplateConfig
+from homing.core.config.discovery import Discovery
 from homing.core.config.keys import Keys
 from homing.core.config.kinds import (
     Choice,
@@ -86,7 +87,8 @@ class EngineConfig(Keys):
 
 class _PoolKeys(Keys):
     aliases: Annotated[tuple[ModelName, ...], BeforeValidator(ListOf("model names", 0, 64))] = ()
-    replicas: Annotated[tuple[ReplicaConfig, ...], BeforeValidator(ListOf("replicas", 1, 1000))]
+    replicas: Annotated[tuple[ReplicaConfig, ...], BeforeValidator(ListOf("replicas", 0, 1000))] = ()
+    discovery: Discovery | None = None
     hash: Annotated[HashPolicy, PlainValidator(Choice(("ring", "maglev")))] = "ring"
     engine: EngineConfig = Field(default_factory=EngineConfig)
     template: TemplateConfig = Field(default_factory=TemplateConfig)
@@ -108,6 +110,7 @@ class PoolSection(_PoolKeys):
             served_name=self.served_name or pool_id,
             aliases=self.aliases,
             replicas=self.replicas,
+            discovery=self.discovery,
             hash=self.hash,
             engine=self.engine,
             template=self.template,

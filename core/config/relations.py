@@ -28,6 +28,7 @@ def broken_relations(root: Mapping, file: str) -> Iterator[Problem]:
     if isinstance(pools, Mapping):
         for pool_id, (line, pool) in pools.entries.items():
             names += _names(pool_id, line, pool)
+            yield from _no_replicas(pool_id, line, pool, file)
             yield from _repeated(
                 _replica_texts(pool_id, pool, "id"), file, "an id that no other replica of the pool has"
             )
@@ -124,6 +125,15 @@ def _replica_texts(pool_id: str, pool: Node, key: str) -> Iterator[Text]:
                 line, node = replica.entries[key]
                 if (text := _text(node)) is not None:
                     yield ("pools", pool_id, "replicas", i, key), line, text
+
+
+def _no_replicas(pool_id: str, line: int, pool: Node, file: str) -> Iterator[Problem]:
+    """A pool without replicas is a mistake, unless they come from elsewhere."""
+    if isinstance(pool, Mapping) and "discovery" not in pool.entries:
+        at, replicas = pool.entries.get("replicas", (line, None))
+        if replicas is None or (isinstance(replicas, Sequence) and not replicas.items):
+            found = "nothing" if replicas is None else replicas.found
+            yield Problem(file, at, dotted(("pools", pool_id, "replicas")), found, "1 to 1000 replicas, or discovery")
 
 
 def _text(node: Node | None) -> str | None:

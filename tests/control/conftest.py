@@ -11,12 +11,14 @@ import pytest
 from homing.control.ads_server import AdsServer
 from homing.control.api import Parts, create_app
 from homing.control.audit import Audit
+from homing.control.discovery.sources import KINDS, Sources
 from homing.control.drains import Drains
 from homing.control.feed import Feed
 from homing.control.membership import Membership
 from homing.control.metrics import ControlCollector, registry
 from homing.control.picker_metrics import PickerMetrics
 from homing.control.picker_sessions import PickerSessions
+from homing.control.registrations import Registrations
 from homing.control.snapshot import CDS, EDS, LDS, RDS, Resources, Snapshot
 from homing.control.state import open_state
 from homing.control.telling import Telling
@@ -158,10 +160,9 @@ class Service:
     """What a control service is made of, and its application."""
 
     def __init__(self, config, pickers=None):
-        self.watch = FleetWatch(Path("homing.yaml"), Membership(config), Random(1))
+        self.watch = FleetWatch(Path("homing.yaml"), Membership(config, ("api", *KINDS)), Random(1))
         self.ads, self.feed = AdsServer(), Feed(lambda: 0.0)
         telling = Telling(self.ads, self.feed, lambda config, fleet: SNAPSHOT)
-        self.registry = registry(ControlCollector(self.watch, telling, self.feed, self.ads))
         self.still = ("the first rollout",)
         self.left = {}
         self.snapshot = SNAPSHOT
@@ -169,7 +170,11 @@ class Service:
         self.state, _ = open_state(None)
         self.audit = Audit(self.state, lambda: 1000.0)
         self.drains = Drains(self.watch.membership, self.census, self.state, lambda: 1000.0, interval_s=0.01)
-        members = self.watch.membership, self.drains, self.census, self.audit
+        membership = self.watch.membership
+        self.registrations = Registrations(membership, self.state, lambda: 0.0)
+        self.sources = Sources(membership, lambda kind, settings: None, self.state, Random(1))
+        self.registry = registry(ControlCollector(self.watch, self.sources, telling, self.feed, self.ads))
+        members = membership, self.drains, self.census, self.registrations, self.sources, self.audit
         told = self.ads, self.feed, self.registry, PickerMetrics({}), self.sessions
         parts = Parts(*members, *told, lambda: self.still, self.watch.templates.progress)
         self.app = create_app(parts)

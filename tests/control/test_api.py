@@ -9,6 +9,7 @@ import pytest
 
 from homing.control.ads import AdsStream, DiscoveryRequested
 from homing.control.ads_server import Stream
+from homing.control.discovery.sources import Health
 from homing.control.picker_metrics import Scraped, exposition
 from homing.control.snapshot import CDS, EDS
 from homing.control.templates.finding import Found
@@ -158,6 +159,7 @@ def documented_metrics():
 async def test_docs_and_code_agree_on_metrics_and_their_labels(service):
     service.watch.prober.probes["p", True] += 1
     service.watch.discovery.failures["p"] += 1
+    service.sources.health["p", "dns"] = Health(1, answered=True)
     text = exposition(service.registry, [Scraped("unix:/p", None)]).decode()
     exported = {}
     for name, labels in re.findall(r"^(homing_\w+)(?:\{(.*)\})? ", text, re.MULTILINE):

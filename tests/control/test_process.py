@@ -119,6 +119,26 @@ async def test_from_the_file_to_the_pickers_and_envoys_and_a_clean_end(control, 
     assert [line for line in lines if not line.startswith(("INFO", "WARNING homing.control.ads_server"))] == []
 
 
+async def test_what_was_found_and_registered_is_there_after_a_restart_without_its_sources(control, client, replicas):
+    found = control.file.with_name("replicas.json")
+    found.write_text(f'[{{"id": "found", "address": "{replicas[0].address}"}}]')
+    control.text = lambda more: f"pools: {{p: {{discovery: {{file: replicas.json, api: true}}}}}}\n{more}"
+    control.file.write_text(control.text(more=control.more))
+    await control.start("--state-dir", str(control.state))
+    await control.ready(client)
+    body = {"address": replicas[1].address, "ttl_s": 60}
+    assert (await client.put(control.url("/api/pools/p/replicas/x"), json=body)).json()["believed"] == "api"
+    control.process.kill()
+    await control.process.wait()
+    found.unlink()
+    await control.start("--state-dir", str(control.state))
+    await control.ready(client)
+    first = await client.get(control.url("/api/feed"), params={"picker": "p1"})
+    assert states(decode(first.content)) == {"x": (replicas[1].address, True), "found": (replicas[0].address, True)}
+    (source,) = (await client.get(control.url("/api/sources"))).json()["sources"]
+    assert (source["replicas"], "no such file" in source["error"]) == (1, True)
+
+
 async def test_ctrl_c_before_it_is_ready_ends_it_too(control, client, replicas):
     replicas[0].mood = "hung"
     control.write(replicas[0].address)

@@ -1,9 +1,15 @@
 from homing.core.fleet import Pool, Replica
-from homing.core.sources import Difference, merge
+from homing.core.sources import Difference
+from homing.core.sources import merge as merged_whole
 
 
 def pool(*replicas, pool_id="p"):
     return Pool(pool_id, "m", replicas=replicas)
+
+
+def merge(pools, reports):
+    merged = merged_whole(pools, reports)
+    return merged.pools, merged.differences
 
 
 A = Replica("a", "10.0.0.1:80")
@@ -47,3 +53,8 @@ def test_an_address_belongs_to_one_replica():
 
 def test_reports_of_unknown_pools_are_left_out():
     assert merge((pool(A),), {"api": {"q": (B,)}}) == ((pool(A),), ())
+
+
+def test_it_is_known_who_is_believed():
+    sources = merged_whole((pool(A),), {"api": {"p": (A, B)}}).sources
+    assert sources == {("p", "a"): "file", ("p", "b"): "api"}

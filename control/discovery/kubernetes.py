@@ -1,0 +1,117 @@
+"""The ready endpoints of a Kubernetes service: EndpointSlices, listed once, then watched from that version on.
+
+A pod's name is the replica's id. An endpoint that terminates is no longer ready, and leaves; `preStop` with a drain
+(docs/api.md) lets its sessions go first. Source: kubernetes.io, API concepts, "Efficient detection of changes".
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from typing import TYPE_CHECKING
+
+from homing.control.discovery.source import Found, SourceError
+from homing.core.config import Address, Kubernetes
+
+if TYPE_CHECKING:
+    from lightkube import AsyncClient
+    from lightkube.models.discovery_v1 import Endpoint, EndpointPort
+    from lightkube.resources.discovery_v1 import EndpointSlice
+
+GONE = 410  # the version is too old to be watched from: list again
+WATCH_S = 300  # the server ends a watch after so long; the next one goes on where it ended
+RELIST_S = 0.5
+SERVICE_LABEL = "kubernetes.io/service-name"
+
+
+class KubernetesSource:
+    def __init__(self, settings: Kubernetes) -> None:
+        self._settings = settings
+
+    async def follow(self) -> AsyncIterator[tuple[Found, ...]]:
+        client = _client(self._settings)  # anew each time: a pod's token is replaced within the hour
+        from lightkube import ApiError
+        from lightkube.core.exceptions import LoadResourceError
+        from lightkube.core.generic_client import httpx as transport  # type: ignore[attr-defined]  # the one that it uses
+
+        try:
+            while True:
+                try:
+                    async for found in self._listed_and_watched(client):
+                        yield found
+                except ApiError as error:
+                    if error.status.code != GONE:
+                        raise
+                    await asyncio.sleep(RELIST_S)
+        except (ApiError, transport.HTTPError, LoadResourceError, OSError) as error:
+            raise SourceError(f"service {self._settings.namespace}/{self._settings.service}: {error}") from None
+        finally:
+            await client.close()
+
+    async def _listed_and_watched(self, client: AsyncClient) -> AsyncIterator[tuple[Found, ...]]:
+        from lightkube.resources.discovery_v1 import EndpointSlice
+
+        namespace, service = self._settings.namespace, self._settings.service
+        listing = client.list(EndpointSlice, namespace=namespace, labels={SERVICE_LABEL: service})
+        slices = {_name(each): each async for each in listing}
+        told = self._found(slices.values())
+        yield told
+        version = listing.resourceVersion
+        async for kind, changed in client.watch(
+            EndpointSlice,
+            namespace=namespace,
+            labels={SERVICE_LABEL: service},
+            server_timeout=WATCH_S,
+            resource_version=version,
+        ):
+            if kind == "BOOKMARK":
+                continue
+            if kind == "DELETED":
+                slices.pop(_name(changed), None)
+            else:
+                slices[_name(changed)] = changed
+            if (found := self._found(slices.values())) != told:
+                told = found
+                yield told
+
+    def _found(self, slices: Iterable[EndpointSlice]) -> tuple[Found, ...]:
+        """An endpoint may be in two slices for a moment: it counts once."""
+        by_id = {found.id: found for each in slices for found in self._endpoints(each)}
+        return tuple(by_id[replica_id] for replica_id in sorted(by_id))
+
+    def _endpoints(self, each: EndpointSlice) -> Iterable[Found]:
+        port = _port(each.ports or [], self._settings.port)
+        for endpoint in each.endpoints or []:
+            if port is not None and _ready(endpoint) and endpoint.addresses:
+                address = str(Address(endpoint.addresses[0], port))
+                pod = endpoint.targetRef.name if endpoint.targetRef else None
+                yield Found(pod or f"{endpoint.addresses[0]}:{port}", address)
+
+
+def _client(settings: Kubernetes) -> AsyncClient:
+    try:
+        from lightkube import AsyncClient, KubeConfig
+        from lightkube.core.exceptions import ConfigError
+    except ImportError:
+        raise SourceError("discovery by Kubernetes needs the extra: pip install 'homing[kubernetes]'") from None
+    try:
+        config = KubeConfig.from_file(settings.kubeconfig) if settings.kubeconfig else KubeConfig.from_service_account()
+        return AsyncClient(config=config, namespace=settings.namespace)
+    except (ConfigError, OSError) as error:
+        raise SourceError(f"no access to Kubernetes: {error}") from None
+
+
+def _name(each: EndpointSlice) -> str:
+    return (each.metadata.name if each.metadata else None) or ""
+
+
+def _port(ports: Iterable[EndpointPort], wanted: str) -> int | None:
+    for port in ports:
+        if port.port is not None and wanted in ("", port.name, str(port.port)):
+            return port.port
+    return None
+
+
+def _ready(endpoint: Endpoint) -> bool:
+    """Absent means ready, says the API."""
+    return endpoint.conditions is None or endpoint.conditions.ready is not False

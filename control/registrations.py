@@ -1,0 +1,126 @@
+"""Replicas that register themselves by the API, and say again and again that they are there.
+
+One whose word is overdue leaves when its probes fail too: if all of them fall silent at once, the way here is broken,
+not the engines. Without a TTL a registration stays until it is taken back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+from homing.control.latest import Latest
+from homing.control.membership import Membership
+from homing.core.fleet import Replica, State
+from homing.core.placement.load import Place
+
+log = logging.getLogger(__name__)
+
+SOURCE = "api"
+CHECK_S = 1.0
+MAX_REGISTRATIONS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """One replica as it registered itself. `ttl_s`: it says so again within that time; None: once is enough."""
+
+    pool: str
+    replica: str
+    address: str
+    weight: int
+    ttl_s: float | None
+
+    @property
+    def place(self) -> Place:
+        return self.pool, self.replica
+
+
+class TooManyError(Exception):
+    """More than MAX_REGISTRATIONS."""
+
+
+class Store(Protocol):
+    """Where registrations survive a restart. Raises OSError."""
+
+    async def put_registration(self, registration: Registration) -> None: ...
+
+    async def remove_registration(self, place: Place) -> None: ...
+
+
+class Registrations:
+    """Owns them, and reports them to the membership. On the loop's thread only."""
+
+    def __init__(
+        self, membership: Membership, store: Store, clock: Callable[[], float], check_s: float = CHECK_S
+    ) -> None:
+        """`clock` is monotonic."""
+        self._membership = membership
+        self._store = store
+        self._clock = clock
+        self._check_s = check_s
+        self._all: Latest[dict[Place, Registration]] = Latest({})
+        self._heard: dict[Place, float] = {}
+
+    def get(self, place: Place) -> Registration | None:
+        return self._all.value.get(place)
+
+    def restore(self, registrations: Iterable[Registration]) -> None:
+        """What an earlier process knew; each has its whole TTL to be heard of again."""
+        self._set({registration.place: registration for registration in registrations})
+        self._heard = dict.fromkeys(self._all.value, self._clock())
+
+    async def put(self, registration: Registration) -> bool:
+        """Registers, or notes that it is still there. Whether anything is new. Raises TooManyError."""
+        place = registration.place
+        new = self.get(place) != registration
+        if new:
+            if place not in self._all.value and len(self._all.value) >= MAX_REGISTRATIONS:
+                raise TooManyError
+            await self._store.put_registration(registration)
+        self._heard[place] = self._clock()
+        if new:
+            self._set({**self._all.value, place: registration})
+            log.info("replica %s of pool %s registered at %s", place[1], place[0], registration.address)
+        return new
+
+    async def remove(self, place: Place) -> bool:
+        """Whether it was there."""
+        if place not in self._all.value:
+            return False
+        await self._store.remove_registration(place)
+        self._heard.pop(place, None)
+        self._set({p: r for p, r in self._all.value.items() if p != place})
+        log.info("replica %s of pool %s is registered no more", place[1], place[0])
+        return True
+
+    async def run(self) -> None:
+        """Until cancelled: who is overdue and unwell leaves."""
+        while True:
+            await asyncio.sleep(self._check_s)
+            for place in self._overdue():
+                if not self._answers(place):
+                    try:
+                        await self.remove(place)
+                    except OSError as error:
+                        log.error("a registration that is over cannot be removed: %s", error)
+
+    def _overdue(self) -> list[Place]:
+        now = self._clock()
+        return [p for p, r in self._all.value.items() if r.ttl_s is not None and now - self._heard[p] > r.ttl_s]
+
+    def _answers(self, place: Place) -> bool:
+        pool = self._membership.view.fleet.pool(place[0])
+        replica = pool.replica(place[1]) if pool else None
+        return replica is not None and replica.healthy
+
+    def _set(self, registrations: dict[Place, Registration]) -> None:
+        before = {place[0] for place in self._all.value}
+        self._all.set(registrations)
+        for pool_id in sorted(before | {place[0] for place in registrations}):
+            mine = (r for r in registrations.values() if r.pool == pool_id)
+            replicas = (Replica(r.replica, r.address, r.weight, State.JOINING, healthy=False) for r in mine)
+            self._membership.report(SOURCE, pool_id, tuple(replicas))

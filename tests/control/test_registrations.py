@@ -1,0 +1,98 @@
+import pytest
+
+from homing.control.membership import Membership
+from homing.control.registrations import Registration, Registrations
+from homing.core.config import parse
+from homing.core.fleet import HealthChanged
+
+PLACE = ("p", "x")
+X = Registration("p", "x", "10.0.0.9:80", 1, ttl_s=10.0)
+FOR_EVER = Registration("p", "y", "10.0.0.8:80", 2, ttl_s=None)
+
+
+class MemoryStore:
+    def __init__(self):
+        self.kept = {}
+        self.writes = 0
+
+    async def put_registration(self, registration):
+        self.writes += 1
+        self.kept[registration.place] = registration
+
+    async def remove_registration(self, place):
+        del self.kept[place]
+
+
+class Setup:
+    def __init__(self):
+        self.now, self.store = 0.0, MemoryStore()
+        file = "pools: {p: {replicas: [{id: a, address: '10.0.0.1:80'}], discovery: {api: true}}}"
+        self.membership = Membership(parse(file, "homing.yaml"), ("api",))
+        self.registrations = Registrations(self.membership, self.store, lambda: self.now, check_s=0.01)
+
+    @property
+    def ids(self):
+        return [r.id for r in self.membership.view.fleet.pools[0].replicas]
+
+
+@pytest.fixture
+async def setup(background):
+    made = Setup()
+    background(made.registrations.run())
+    return made
+
+
+async def test_a_registered_replica_is_in_the_fleet_until_it_is_taken_back(setup):
+    assert await setup.registrations.put(X)
+    assert setup.ids == ["a", "x"]
+    assert await setup.registrations.remove(PLACE)
+    assert (setup.ids, setup.store.kept) == (["a"], {})
+    assert not await setup.registrations.remove(PLACE)
+
+
+async def test_a_heartbeat_is_no_write(setup):
+    await setup.registrations.put(X)
+    assert not await setup.registrations.put(X)
+    assert setup.store.writes == 1
+
+
+async def test_one_that_is_overdue_and_unwell_leaves(setup, until):
+    await setup.registrations.put(X)
+    await setup.registrations.put(FOR_EVER)
+    setup.now = 10.1
+    await until(lambda: setup.ids == ["a", "y"])
+
+
+async def test_one_that_is_overdue_but_answers_its_probes_stays_until_they_fail(setup, until):
+    await setup.registrations.put(X)
+    setup.membership.apply(HealthChanged(*PLACE, True))
+    setup.now = 100.0
+    for _ in range(5):
+        assert "x" in setup.ids
+    setup.membership.apply(HealthChanged(*PLACE, False))
+    await until(lambda: setup.ids == ["a"])
+
+
+async def test_a_heartbeat_in_time_keeps_it(setup):
+    await setup.registrations.put(X)
+    setup.now = 9.0
+    await setup.registrations.put(X)
+    setup.now = 18.0
+    assert setup.registrations._overdue() == []
+    setup.now = 19.1
+    assert setup.registrations._overdue() == [PLACE]
+
+
+async def test_after_a_restart_each_has_its_whole_ttl(setup):
+    setup.now = 1000.0
+    setup.registrations.restore((X, FOR_EVER))
+    assert setup.ids == ["a", "x", "y"]
+    setup.now = 1009.0
+    assert setup.registrations._overdue() == []
+
+
+async def test_the_file_wins(setup):
+    await setup.registrations.put(Registration("p", "a", "10.0.0.7:80", 1, None))
+    assert setup.membership.view.fleet.pools[0].replica("a").address == "10.0.0.1:80"
+    (difference,) = setup.membership.differences
+    assert (difference.believed, difference.source) == ("file", "api")
