@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from homing.cli.child import Child, fixed
@@ -17,6 +17,7 @@ from homing.core.config import Config
 
 # -P: what lies in the user's working directory is not imported. Unbuffered: each line is seen when it is written.
 PYTHON = (sys.executable, "-P", "-m", "homing")
+VARIABLE = "HOMING_SECRET"  # as in ext_proc.pins.secret, which is too much to import here
 PYTHON_ENV = {"PYTHONUNBUFFERED": "1"}
 
 
@@ -31,6 +32,8 @@ class Installation:
     pickers: int
     envoy: Path
     envoy_workers: int
+    secret: str = field(repr=False)
+    """What its pickers share; a secret of the file's goes before it."""
 
     @property
     def state(self) -> Path:
@@ -110,6 +113,7 @@ def _each(option: str, values: Iterable[str]) -> tuple[str, ...]:
 
 
 def _picker(installation: Installation, name: str) -> Child:
+    siblings = (other for other in (*installation.picker_names(), STANDBY) if other != name)
     return Child(
         name,
         fixed(
@@ -117,9 +121,10 @@ def _picker(installation: Installation, name: str) -> Child:
             *("ext-proc", "-c", str(installation.file), "--name", name),
             *("--listen", installation.socket(name), "--http", installation.http_socket(name)),
             *("--control", f"http://{installation.config.api}"),
+            *_each("--sibling", map(installation.http_socket, siblings)),
         ),
         Answers(installation.http_socket(name), "/readyz"),
-        env=PYTHON_ENV,
+        env={**PYTHON_ENV, VARIABLE: installation.secret},
     )
 
 

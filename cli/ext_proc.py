@@ -36,6 +36,13 @@ from homing.cli.config_file import config_option, load
     show_default=True,
     help="What carries Envoy's messages: nghttp2, or gRPC's own library, which takes about three times as long.",
 )
+@click.option(
+    "--sibling",
+    "siblings",
+    multiple=True,
+    metavar="ADDR",
+    help="The --http address of another picker of this gateway, which shares what it knows; may be repeated.",
+)
 def command(
     config_path: str,
     listen: str,
@@ -43,6 +50,7 @@ def command(
     control: str | None,
     name: str,
     transport: Literal["h2", "grpc"],
+    siblings: tuple[str, ...],
 ) -> None:
     """Run one picker: it decides where each request goes.
 
@@ -50,6 +58,8 @@ def command(
     """
     checked(listen, "--listen")
     checked(http_address, "--http")
+    for sibling in siblings:
+        checked(sibling, "--sibling")
     config = load(config_path)
 
     import logging
@@ -61,6 +71,7 @@ def command(
     # gRPC's own lines about an address that cannot be had; ours says it
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
+    from homing.ext_proc.pins.sharing import SharingError
     from homing.ext_proc.process import Options, run
 
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
@@ -68,8 +79,11 @@ def command(
         logging.getLogger(noisy).setLevel(logging.WARNING)
     # says so for every session id that is not UTF-8, and shows it
     logging.getLogger("grpc._cython.cygrpc").setLevel(logging.CRITICAL)
+    options = Options(Path(config_path), listen, http_address, control, name, transport, siblings)
     try:
-        uvloop.run(run(config, Options(Path(config_path), listen, http_address, control, name, transport)))
+        uvloop.run(run(config, options))
+    except SharingError as error:
+        raise RefusedError(str(error)) from None
     except OSError as error:
         # with an errno it comes from the HTTP listener's system calls, which do not say for which address
         said = f"cannot listen on {http_address}: {os.strerror(error.errno)}" if error.errno else str(error)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import resource
+import secrets
 import signal
 import sys
 import time
@@ -129,6 +130,7 @@ def _installation(request: Request, checked: Checked, run: Path) -> Installation
         pickers=request.pickers,
         envoy=checked.envoy,
         envoy_workers=request.workers or default_workers(),
+        secret=secrets.token_hex(32),
     )
     installation.state.mkdir()
     return installation

@@ -6,7 +6,7 @@ Everything here is synchronous and runs on one event loop; the fleet is replaced
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Protocol
@@ -23,7 +23,7 @@ from homing.core.prefix.prompt import Prompt
 from homing.core.session import KEY_ID_BYTES, SessionKey
 from homing.ext_proc.body import Bodies
 from homing.ext_proc.events import Event, Headers, RequestHeadersReceived, ResponseHeadersReceived
-from homing.ext_proc.exchange import Stage
+from homing.ext_proc.exchange import Reading, Stage
 from homing.ext_proc.learning import LEARN, SESSION, ResponseLearner, learn, lesson
 from homing.ext_proc.outcomes import Outcome
 from homing.ext_proc.prefixes import Prefixes
@@ -79,6 +79,8 @@ class Picker:
         self.fleet = EMPTY
         self.version: str | None = None
         self.tenant_header = tenant_header
+        self.first_sight: Callable[[bytes], Awaitable[object] | None] | None = None
+        """Where there is a store that may know a session: has its home read, or says that it is not worth asking."""
         self._clock = clock
         self._ttft = ttft
         self._prefixes = prefixes
@@ -113,10 +115,30 @@ class Picker:
             for key in [key for key in self.counts.outcomes if key[:2] == place]:
                 del self.counts.outcomes[key]
 
-    def route(self, request: RequestHeadersReceived) -> RoutedRequest:
+    def route(self, request: RequestHeadersReceived) -> RoutedRequest | Reading[RoutedRequest]:
+        if self.first_sight is not None and (wait := self._unread(request, self.first_sight)) is not None:
+            return Reading(wait, lambda: self._route(request))
+        return self._route(request)
+
+    def _unread(
+        self, request: RequestHeadersReceived, first_sight: Callable[[bytes], Awaitable[object] | None]
+    ) -> Awaitable[object] | None:
+        """What the headers name and this picker has never seen: a session of the client's, or a response."""
+        pool, key = self._pool_of(request), self._session_key(request.headers)
+        if (response_id := responses.named_by(request.headers.get(":path", b""))) is not None:
+            key = responses.key(key.tenant, response_id)
+        elif "x-homing-given" not in request.headers or not key.session:
+            return None
+        digest = self.placer.unknown(pool, key, self._clock()) if pool is not None else None
+        return first_sight(digest) if digest is not None else None
+
+    def _pool_of(self, request: RequestHeadersReceived) -> CompiledPool | None:
+        """The route rules where it leads to a cluster: own routes may choose by path and name no model."""
+        return self.fleet.by_id.get(request.cluster) if request.cluster else self.fleet.pool_for(request.model)
+
+    def _route(self, request: RequestHeadersReceived) -> RoutedRequest:
         headers = request.headers
-        # The route rules where it leads to a cluster: own routes may choose by path and name no model.
-        pool = self.fleet.by_id.get(request.cluster) if request.cluster else self.fleet.pool_for(request.model)
+        pool = self._pool_of(request)
         key = self._session_key(headers)
         self._count_odd(headers, key)
         closing = key if headers.get("x-session-close", b"").lower() == b"true" else None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
 import signal
 import time
 from collections.abc import Callable
@@ -32,6 +31,9 @@ from homing.ext_proc.exchange import Exchange
 from homing.ext_proc.feed import Feed, follow
 from homing.ext_proc.metrics import PickerCollector, Ttft
 from homing.ext_proc.picker import Picker
+from homing.ext_proc.pins.metrics import PinsCollector
+from homing.ext_proc.pins.secret import SharedSecret
+from homing.ext_proc.pins.sharing import Sharing, pins_url, shared_secret
 from homing.ext_proc.prefix_metrics import PrefixCollector
 from homing.ext_proc.prefixes import Prefixes
 from homing.ext_proc.transport import Transport
@@ -52,40 +54,67 @@ class Options:
     control: str | None
     name: str
     transport: Literal["h2", "grpc"] = "h2"
+    siblings: tuple[str, ...] = ()
 
 
-def build_picker(config: Config, registry: CollectorRegistry, prefixes: Prefixes) -> Picker:
+def time_of_day() -> Callable[[], float]:
+    """Seconds since the epoch as of now, counted on by a clock that nobody sets: what is shared is stamped by it."""
+    offset_s = time.time() - time.monotonic()
+    return lambda: time.monotonic() + offset_s
+
+
+def build_picker(
+    config: Config, registry: CollectorRegistry, prefixes: Prefixes, secret: bytes, clock: Callable[[], float]
+) -> Picker:
     placer = Placer(
         Homes(config.sessions.ttl_s, config.sessions.max),
         Chains(config.sessions.ttl_s, config.sessions.max),
         Load(),
-        secret=secrets.token_bytes(16),
+        secret=secret,
         break_tie=Random().randrange,
         prefixes=prefixes.index,
     )
-    picker = Picker(placer, clock=time.monotonic, ttft=Ttft(registry), prefixes=prefixes)
+    picker = Picker(placer, clock=clock, ttft=Ttft(registry), prefixes=prefixes)
     picker.configure(config)
     registry.register(PickerCollector(picker))
     registry.register(PrefixCollector(prefixes))
     return picker
 
 
+def build_sharing(
+    config: Config, options: Options, picker: Picker, secret: SharedSecret, clock: Callable[[], float]
+) -> Sharing:
+    """Raises SharingError."""
+    placer = picker.placer
+    sharing = Sharing(options.siblings, secret, placer.homes, placer.load, clock)
+    if (url := pins_url(config.sessions, options.file)) is not None:
+        sharing.keep_in_redis(url, config.sessions.ttl_s)
+    picker.first_sight = sharing.first_sight
+    return sharing
+
+
 async def run(config: Config, options: Options) -> None:
-    """Until SIGTERM or SIGINT. Raises OSError when an address cannot be had."""
+    """Until SIGTERM or SIGINT. Raises OSError when an address cannot be had, SharingError when the secret or the store
+    of pins cannot."""
     registry = CollectorRegistry()
     prefixes = Prefixes(Index())
-    picker = build_picker(config, registry, prefixes)
+    clock, secret = time_of_day(), shared_secret(config.sessions, options.file)
+    picker = build_picker(config, registry, prefixes, secret.sessions(), clock)
+    sharing = build_sharing(config, options, picker, secret, clock)
+    registry.register(PinsCollector(sharing.counts))
     transport = _transport(options, picker)
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, ended.set)
-    routes = (*residents.routes(picker, time.monotonic), *sessions.routes(picker, time.monotonic))
+    routes = (*residents.routes(picker, clock), *sessions.routes(picker, clock), *sharing.routes())
     server = HttpServer(http.app(registry, lambda: None if picker.version else "no fleet yet", routes))
     with listening(options.http) as listener:
         await transport.start()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(server.serve([listener]))
+            await sharing.catch_up()
+            shared = tasks.create_task(sharing.run())
             feeding = tasks.create_task(prefixes.run())
             asking = tasks.create_task(_ask_engines(picker))
             following = tasks.create_task(_follow(config, options, picker, _adopting(picker, transport, tasks)))
@@ -94,6 +123,8 @@ async def run(config: Config, options: Options) -> None:
             following.cancel()
             feeding.cancel()
             await transport.stop(GRACE_S)
+            shared.cancel()
+            await asyncio.wait([shared])
             server.should_exit = True
 
 

@@ -16,6 +16,7 @@ from homing.core.config.secret import NotShownError, SecretRef
 # RFC 9110 5.6.2 `token`, lower case since HTTP/2 (RFC 9113 8.2.1), without the marks that nobody uses:
 # Envoy's format strings, into which these names go, give meaning to some.
 _FIELD_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}", re.ASCII)
+_REDIS_URL = re.compile(r"(rediss?(\+(sentinel|cluster))?|unix)://([^:@/?\s]*@)?(?!.*(@|password))[^\s]+", re.ASCII)
 _HOP_BY_HOP = frozenset(
     ("connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade")  # RFC 9110 7.6.1
 )
@@ -121,6 +122,24 @@ class Secret:
             if source == "file" and 0 < len(name) <= 4096 and name.isprintable():
                 return SecretRef("file", name)
         raise NotShownError(self.allowed)
+
+
+@dataclass(frozen=True, slots=True)
+class PinStore:
+    """Where homes are kept. A URL with a password in it is refused and not shown."""
+
+    allowed: str = (
+        "memory, or the URL of a Redis without a password (redis://, rediss://, unix://, redis+sentinel://,"
+        " redis+cluster://, or these two with rediss+), or env:NAME or file:PATH where the URL stands"
+    )
+
+    def __call__(self, value: object) -> str | SecretRef:
+        if value == "memory" or (isinstance(value, str) and _REDIS_URL.fullmatch(value)):
+            return value
+        try:
+            return Secret()(value)
+        except ValueError:
+            raise NotShownError(self.allowed) from None
 
 
 @dataclass(frozen=True, slots=True)

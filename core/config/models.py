@@ -23,11 +23,14 @@ from homing.core.config.kinds import (
     ListOf,
     MapOf,
     Number,
+    PinStore,
+    Secret,
     SessionHeader,
     Switch,
     Text,
 )
 from homing.core.config.placement import Placement
+from homing.core.config.secret import SecretRef
 from homing.core.fleet import Fleet, HashPolicy, Pool, Replica, State
 
 LOOPBACK_ONLY = Listener(
@@ -154,6 +157,8 @@ class Sessions(Keys):
     sagemaker: Annotated[SageMaker, PlainValidator(Choice(get_args(SageMaker)))] = "gateway"
     ttl_s: Annotated[float, PlainValidator(Number(0.001, 31_536_000))] = 1800.0
     max: Annotated[int, PlainValidator(Integer(1, 10_000_000))] = 200_000
+    pins: Annotated[str | SecretRef, PlainValidator(PinStore())] = "memory"
+    secret: Annotated[SecretRef | None, PlainValidator(Secret())] = None
 
 
 class Tenants(Keys):

@@ -23,6 +23,7 @@ def broken_relations(root: Mapping, file: str) -> Iterator[Problem]:
     headers = list(_session_headers(root))
     yield from _repeated(headers, file, "each header once")
     yield from _tenant_header(root, headers, file)
+    yield from _pins(root, file)
     names: list[Text] = []
     pools = root.get("pools")
     if isinstance(pools, Mapping):
@@ -100,6 +101,15 @@ def _isolation(pool_id: str, pool: Node, root: Mapping, file: str) -> Iterator[P
     if salt is not None and _text(salt[1]) == "tenant" and not (isinstance(trusted, Scalar) and trusted.value is True):
         path = ("pools", pool_id, "isolation", "cache_salt")
         yield Problem(file, salt[0], dotted(path), '"tenant", and no tenants', "tenant with tenants: {trusted: true}")
+
+
+def _pins(root: Mapping, file: str) -> Iterator[Problem]:
+    """What gateways share is under keys made with a secret: without a shared one, none would find another's."""
+    sessions = root.get("sessions")
+    if isinstance(sessions, Mapping) and "pins" in sessions.entries and "secret" not in sessions.entries:
+        line, node = sessions.entries["pins"]
+        if _text(node) != "memory":
+            yield Problem(file, line, "sessions.pins", "a store, and no sessions.secret", "with sessions.secret")
 
 
 def _names(pool_id: str, line: int, pool: Node) -> Iterator[Text]:

@@ -194,6 +194,11 @@ class Placer:
         self._inactive(pool_id, digest, now)
         return self.homes.forget(digest, now)
 
+    def unknown(self, pool: CompiledPool, key: SessionKey, now: float) -> bytes | None:
+        """The digest of a session that has no home here."""
+        digest = key.digest(pool.pool.id, self._secret)
+        return digest if self.homes.get(digest, now) is None else None
+
     def seed(self, pool_id: str, tenant: bytes) -> bytes:
         """What keeps histories of pools and tenants apart."""
         return b"\0".join((self._secret, pool_id.encode(), tenant))

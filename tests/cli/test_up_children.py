@@ -9,11 +9,12 @@ import pytest
 
 from homing.cli import demo
 from homing.cli.child import Child
-from homing.cli.children import Installation, children, listeners
+from homing.cli.children import VARIABLE, Installation, children, listeners
 from homing.cli.envoy_process import EnvoyStart
 from homing.cli.ready_block import ready_block
 from homing.control.envoy_config import ADS, Source
 from homing.core.config import Config, parse
+from homing.ext_proc.pins import secret
 
 FILE = """
 listen: 0.0.0.0:8080
@@ -34,7 +35,7 @@ def say(line: str) -> None:
 
 def installation(config: Config, run: Path, *, pickers: int = 1, simulate: bool = True) -> Installation:
     simulated = demo.simulated(config) if simulate else ()
-    return Installation(config, Path("/etc/homing.yaml"), run, simulated, pickers, Path("/usr/bin/envoy"), 2)
+    return Installation(config, Path("/etc/homing.yaml"), run, simulated, pickers, Path("/usr/bin/envoy"), 2, "s" * 64)
 
 
 async def arguments(child: Child) -> tuple[str, ...]:
@@ -88,7 +89,16 @@ async def test_processes_and_their_arguments(tmp_path: Path) -> None:
         *("ext-proc", "-c", "/etc/homing.yaml", "--name", "standby"),
         *("--listen", f"unix:{run}/standby.sock", "--http", f"unix:{run}/standby-http.sock"),
         *("--control", "http://127.0.0.1:8600"),
+        *("--sibling", f"unix:{run}/picker-0-http.sock", "--sibling", f"unix:{run}/picker-1-http.sock"),
     )
+
+
+def test_pickers_share_a_secret_that_no_argument_and_no_text_shows(tmp_path: Path) -> None:
+    made = installation(parse(FILE, "f"), tmp_path)
+    assert "s" * 64 not in repr(made)
+    started = by_name(children(made, say))
+    assert {name for name, child in started.items() if "HOMING_SECRET" in child.env} == {"picker-0", "standby"}
+    assert VARIABLE == secret.VARIABLE
 
 
 def test_who_waits_for_whom(tmp_path: Path) -> None:

@@ -41,6 +41,7 @@ WORDS = {
     "health": "its keys' defaults",
     "pools.<id>.placement": "its keys' defaults",
     "tenants": "absent",
+    "sessions.secret": "absent",
 }
 
 

@@ -13,6 +13,7 @@ FIELD_NAME = (
     "a header's name of up to 64 of a-z 0-9 . _ - that stays the same over a session: not x-homing-*, x-envoy-*, a"
     " hop-by-hop or content header, a credential, nor an id of one request (x-request-id, traceparent)"
 )
+SESSION_KEYS = "a mapping with keys of headers, body_fields, history, sagemaker, ttl_s, max, pins, secret"
 LOOPBACK = (
     "a loopback address and a port from 1 to 65535, such as 127.0.0.1:9901 (anything wider needs a token, which this"
     " version does not have)"
@@ -136,12 +137,12 @@ def test_a_replica_key_is_refused(key, value, found, allowed):
             "a list of 17",
             "a list of 1 to 16 header names",
         ),
-        ("sessions: 3", "sessions", "3", "a mapping with keys of headers, body_fields, history, sagemaker, ttl_s, max"),
+        ("sessions: 3", "sessions", "3", SESSION_KEYS),
         (
             "sessions:",
             "sessions",
             "nothing",
-            "a mapping with keys of headers, body_fields, history, sagemaker, ttl_s, max",
+            SESSION_KEYS,
         ),
         ("tenants: {}", "tenants.header", "nothing", FIELD_NAME),
         ("tenants: {header: x-t, trusted: yes}", "tenants.trusted", '"yes"', "true or false"),

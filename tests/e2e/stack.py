@@ -108,6 +108,8 @@ class StaticStack:
     extra: Mapping[str, object] = field(default_factory=dict)
     """Further keys of the file."""
     transport: str = "h2"
+    siblings: bool = False
+    """Whether its pickers share what they know; needs a secret."""
 
     @property
     def url(self) -> str:
@@ -151,9 +153,10 @@ class StaticStack:
 
     def start_picker(self, name: str) -> None:
         listen = ("--listen", self.picker_socket(name), "--http", f"127.0.0.1:{self.picker_http[name]}")
-        self.processes.start(
-            name, (*HOMING, "ext-proc", "-c", str(self.file), *listen, "--name", name, "--transport", self.transport)
-        )
+        others = [port for other, port in self.picker_http.items() if self.siblings and other != name]
+        siblings = [argument for port in others for argument in ("--sibling", f"127.0.0.1:{port}")]
+        how = ("--name", name, "--transport", self.transport, *siblings)
+        self.processes.start(name, (*HOMING, "ext-proc", "-c", str(self.file), *listen, *how))
 
     def start_envoy(self) -> None:
         flags = ("--disable-hot-restart", "--concurrency", "1", "--log-level", "warning")
@@ -228,7 +231,11 @@ def replica_ids(pool: SimulatedPool) -> list[str]:
 
 @contextlib.contextmanager
 def static_stack(
-    directory: Path, pools: tuple[SimulatedPool, ...], extra: Mapping[str, object] | None = None, transport: str = "h2"
+    directory: Path,
+    pools: tuple[SimulatedPool, ...],
+    extra: Mapping[str, object] | None = None,
+    transport: str = "h2",
+    siblings: bool = False,
 ) -> Iterator[StaticStack]:
     """Started and ready; everything is ended at the end. `directory` must have a short path (Unix sockets)."""
     os.makedirs(directory, exist_ok=True)
@@ -238,7 +245,7 @@ def static_stack(
     ports = dict(zip(names, replicas, strict=True))
     ports |= {r: port for pool in pools for r, port in zip(replica_ids(pool), pool.ports, strict=False)}
     pickers = {"picker": http_a, "standby": http_b}
-    stack = StaticStack(processes, pools, data, admin, pickers, ports, extra or {}, transport)
+    stack = StaticStack(processes, pools, data, admin, pickers, ports, extra or {}, transport, siblings)
     try:
         stack.start()
         yield stack

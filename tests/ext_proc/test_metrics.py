@@ -24,6 +24,8 @@ from homing.ext_proc.kv_source import Fate
 from homing.ext_proc.metrics import COUNTERS, PickerCollector, Ttft
 from homing.ext_proc.outcomes import Outcome
 from homing.ext_proc.picker import Counts, Picker
+from homing.ext_proc.pins import metrics as pins_metrics
+from homing.ext_proc.pins.counts import Peer, PinCounts, Read, Why
 from homing.ext_proc.prefix_metrics import PrefixCollector
 from homing.ext_proc.prefixes import Prefixes
 from homing.ext_proc.tokenizing import Learning
@@ -46,6 +48,8 @@ class Exporting:
             Ttft(self.registry),
         )
         self.registry.register(PickerCollector(self.picker))
+        self.pins = PinCounts()
+        self.registry.register(pins_metrics.PinsCollector(self.pins))
         self.prefixes = Prefixes(Index())
         self.registry.register(PrefixCollector(self.prefixes))
 
@@ -69,6 +73,10 @@ class Exporting:
         ref = dict(routed.set_headers)["x-homing-ref"].decode()
         self.route("t", x_session_close=b"true").release()
         self.picker.counts.keyless["first"] += 1
+        self.pins.failed[Peer.REDIS, Why.AWAY] += 1
+        self.pins.read[Read.FOUND] += 1
+        for counter in (self.pins.told, self.pins.heard, self.pins.retold):
+            counter[Peer.SIBLING] += 1
         self.picker.counts.learned["p"] += 1
         self.picker.counts.repairs["p", "developer"] += 1
         self.picker.counts.observed_repairs["p", "developer"] += 1
@@ -158,6 +166,7 @@ def test_time_to_first_token_falls_into_its_bucket(exporting: Exporting):
 
 def test_every_count_of_the_picker_is_exported():
     assert set(COUNTERS) == set(Counts.__dataclass_fields__)
+    assert set(pins_metrics.COUNTERS) == set(PinCounts.__dataclass_fields__)
 
 
 def exported(registry: CollectorRegistry) -> dict[str, tuple[str, frozenset[str]]]:
@@ -186,6 +195,9 @@ def test_docs_and_code_agree_on_the_values_of_labels():
     assert documented_values("homing_decisions_total", "reason") == {*Reason, "none"}
     assert documented_values("homing_protocol_violations_total", "stage") == {stage.name.lower() for stage in Stage}
     assert documented_values("homing_odd_session_ids_total", "kind") == {"long", "non_ascii", *made_in_envoy}
+    assert documented_values("homing_pins_failed_total", "peer") == set(Peer)
+    assert documented_values("homing_pins_failed_total", "why") == set(Why)
+    assert documented_values("homing_pins_read_total", "outcome") == set(Read)
     assert documented_values("homing_kv_batches_total", "outcome") == set(Fate)
     assert documented_values("homing_prompts_learned_total", "outcome") == set(Learning)
     assert documented_values("homing_rejected_total", "reason") == {"hint", "context_length"}

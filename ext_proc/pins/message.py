@@ -1,0 +1,65 @@
+"""The one form in which pickers tell each other what they know, to siblings and through Redis alike: msgpack."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import msgspec
+
+from homing.core.journal import Word
+from homing.core.placement.load import Place, Vector
+
+T = TypeVar("T")
+
+MAX_WORDS = 1000
+"""In one message: some 55 KB, and half a millisecond to take in."""
+
+MAX_BYTES = 1 << 20
+
+
+class MalformedMessageError(Exception):
+    """What came is not a message of ours."""
+
+
+class Message(msgspec.Struct, array_like=True, frozen=True):
+    """What `sender` (the name of one run of one picker) says at one moment. Fields are only ever added at the end."""
+
+    sender: str
+    words: list[Word]
+    load: list[tuple[str, str, Vector]]  # pool, replica, the sender's own part
+
+    @classmethod
+    def of(cls, sender: str, words: list[Word], load: dict[Place, Vector]) -> Message:
+        return cls(sender, words, [(pool, replica, vector) for (pool, replica), vector in load.items()])
+
+    def vectors(self) -> dict[Place, Vector]:
+        return {(pool, replica): vector for pool, replica, vector in self.load}
+
+
+_message = msgspec.msgpack.Decoder(Message)
+_words = msgspec.msgpack.Decoder(list[Word])
+_word = msgspec.msgpack.Decoder(Word)
+
+encode = msgspec.msgpack.encode
+
+
+def decode(data: bytes) -> Message:
+    """Raises MalformedMessageError."""
+    return _checked(_message, data)
+
+
+def decode_words(data: bytes) -> list[Word]:
+    """Raises MalformedMessageError."""
+    return _checked(_words, data)
+
+
+def decode_word(data: bytes) -> Word:
+    """Raises MalformedMessageError."""
+    return _checked(_word, data)
+
+
+def _checked(decoder: msgspec.msgpack.Decoder[T], data: bytes) -> T:
+    try:
+        return decoder.decode(data)
+    except msgspec.MsgspecError as error:
+        raise MalformedMessageError(str(error)) from None

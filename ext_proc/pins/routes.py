@@ -1,0 +1,56 @@
+"""What a picker's HTTP port has for its siblings: they tell their changes, and ask for the whole table."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from hmac import compare_digest
+
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from homing.ext_proc.pins.counts import Peer, PinCounts
+from homing.ext_proc.pins.knowledge import Knowledge
+from homing.ext_proc.pins.message import MAX_BYTES, MAX_WORDS, MalformedMessageError, decode, encode
+from homing.ext_proc.pins.siblings import JOURNAL_PATH, LENGTH_BYTES, TABLE_PATH
+
+
+def routes(knowledge: Knowledge, counts: PinCounts, token: str) -> list[Route]:
+    """Both only for who has the token."""
+    expected = f"Bearer {token}".encode()
+
+    def known(request: Request) -> bool:
+        return compare_digest(request.headers.get("authorization", "").encode("latin-1"), expected)
+
+    async def journal(request: Request) -> Response:
+        if not known(request):
+            return PlainTextResponse("a sibling's token is missing\n", 401)
+        body = bytearray()
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > MAX_BYTES:
+                return PlainTextResponse(f"more than {MAX_BYTES} bytes\n", 413)
+        try:
+            message = decode(bytes(body))
+        except MalformedMessageError as error:
+            return PlainTextResponse(f"{error}\n", 400)
+        counts.heard[Peer.SIBLING] += knowledge.take_in(message)
+        return Response(status_code=204)
+
+    async def table(request: Request) -> Response:
+        if not known(request):
+            return PlainTextResponse("a sibling's token is missing\n", 401)
+        return StreamingResponse(_frames(knowledge), media_type="application/octet-stream")
+
+    return [Route(JOURNAL_PATH, journal, methods=["POST"]), Route(TABLE_PATH, table)]
+
+
+async def _frames(knowledge: Knowledge) -> AsyncIterator[bytes]:
+    """The whole table, in pieces between which requests are served."""
+    digests = knowledge.homes.digests()
+    for i in range(0, len(digests), MAX_WORDS):
+        words = encode(knowledge.words_of(digests[i : i + MAX_WORDS]))
+        yield len(words).to_bytes(LENGTH_BYTES, "big") + words
+        await asyncio.sleep(0)
+    yield bytes(LENGTH_BYTES)

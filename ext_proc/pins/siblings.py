@@ -1,0 +1,147 @@
+"""The way to one sibling: its HTTP port, by one connection that stays open."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+
+import httpx
+
+from homing.core.journal import Journal, Word
+from homing.ext_proc.pins.counts import Peer, PinCounts, Why
+from homing.ext_proc.pins.knowledge import Knowledge, note_again
+from homing.ext_proc.pins.message import MAX_BYTES, MalformedMessageError, Message, decode_words, encode
+
+INTERVAL_S = 0.1
+RETRY_S = 0.5
+QUIET_S = 0.5
+"""Who has nothing new says so all the same, so that its load does not expire."""
+
+TIMEOUT_S = 1.0
+FIRST_BYTE_S = 0.5
+"""A sibling that is asked for its table and says nothing for so long is not waited for."""
+
+JOURNAL_PATH = "/siblings/journal"
+TABLE_PATH = "/siblings/table"
+LENGTH_BYTES = 4
+
+log = logging.getLogger(__name__)
+
+
+class Sibling:
+    """Tells one sibling what changes here. `address`: `unix:/path` or `host:port` of its HTTP port."""
+
+    def __init__(self, address: str, token: str, knowledge: Knowledge, counts: PinCounts) -> None:
+        self._address = address
+        self._knowledge = knowledge
+        self._counts = counts
+        self._journal: Journal = knowledge.homes.journal()
+        self._client = _client(address, token)
+        self._hears: bool | None = None
+        self._said: tuple[list[tuple[str, str, object]], float] = ([], 0.0)
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            told = await self.tell()
+            busy = len(self._journal) > 0 or self._journal.lost
+            await asyncio.sleep(RETRY_S if not told else INTERVAL_S / 10 if busy else INTERVAL_S)
+
+    async def flush(self) -> None:
+        """Says the rest; the caller bounds the time."""
+        while (self._journal or self._journal.lost) and await self.tell():
+            pass
+
+    async def tell(self) -> bool:
+        """Whether the sibling has heard all that was said up to now, at most one message."""
+        if self._journal.lost:
+            self._counts.retold[Peer.SIBLING] += 1
+        message = self._knowledge.message(self._journal)
+        if not message.words and not self._worth_saying(message):
+            return True
+        why: Why | None
+        try:
+            answer = await self._client.post(JOURNAL_PATH, content=encode(message))
+        except httpx.HTTPError as error:
+            why = Why.LATE if isinstance(error, httpx.TimeoutException) else Why.AWAY
+        except BaseException:
+            note_again(self._journal, message.words)
+            raise
+        else:
+            why = None if answer.status_code == 204 else Why.REFUSED if answer.status_code == 401 else Why.NONSENSE
+        if why is not None:
+            note_again(self._journal, message.words)
+            self._failed(why)
+            return False
+        self._note(hears=True)
+        self._counts.told[Peer.SIBLING] += len(message.words)
+        self._said = (list(message.load), time.monotonic())
+        return True
+
+    async def pull(self) -> bool:
+        """Takes in its whole table. False when it did not give it whole; the caller bounds the time."""
+        words: list[Word] = []
+        try:
+            async with self._client.stream("GET", TABLE_PATH, timeout=FIRST_BYTE_S) as answer:
+                if answer.status_code != 200:
+                    self._failed(Why.REFUSED if answer.status_code == 401 else Why.NONSENSE)
+                    return False
+                whole = await self._read(answer, words)
+        except httpx.HTTPError as error:
+            self._failed(Why.LATE if isinstance(error, httpx.TimeoutException) else Why.AWAY)
+            whole = False
+        except MalformedMessageError:
+            self._failed(Why.NONSENSE)
+            whole = False
+        finally:
+            words.sort(key=lambda word: word.idle_s, reverse=True)  # who was used last is to stay longest
+            self._counts.heard[Peer.SIBLING] += self._knowledge.absorb(words)
+        return whole
+
+    async def close(self) -> None:
+        await self._client.aclose()
+
+    @staticmethod
+    async def _read(answer: httpx.Response, words: list[Word]) -> bool:
+        """Frames: a length, then that many bytes of words; a length of nothing ends the table."""
+        rest = bytearray()
+        async for chunk in answer.aiter_bytes():
+            rest += chunk
+            while len(rest) >= LENGTH_BYTES:
+                length = int.from_bytes(rest[:LENGTH_BYTES], "big")
+                if length == 0:
+                    return True
+                if length > MAX_BYTES:
+                    raise MalformedMessageError("a frame that is too long")
+                if len(rest) < LENGTH_BYTES + length:
+                    break
+                words += decode_words(bytes(rest[LENGTH_BYTES : LENGTH_BYTES + length]))
+                del rest[: LENGTH_BYTES + length]
+        return False
+
+    def _worth_saying(self, message: Message) -> bool:
+        load, at = self._said
+        return message.load != load or time.monotonic() - at >= QUIET_S
+
+    def _failed(self, why: Why) -> None:
+        self._counts.failed[Peer.SIBLING, why] += 1
+        self._note(hears=False, why=why)
+
+    def _note(self, *, hears: bool, why: str = "") -> None:
+        if hears != self._hears:
+            self._hears = hears
+            log.info("sibling %s %s", self._address, "hears us" if hears else f"does not hear us ({why})")
+
+
+def _client(address: str, token: str) -> httpx.AsyncClient:
+    unix = address.startswith("unix:")
+    return httpx.AsyncClient(
+        transport=httpx.AsyncHTTPTransport(
+            uds=address.removeprefix("unix:") if unix else None,
+            limits=httpx.Limits(max_connections=1, max_keepalive_connections=1, keepalive_expiry=60.0),
+        ),
+        base_url="http://sibling" if unix else f"http://{address}",
+        headers={"authorization": f"Bearer {token}"},
+        timeout=TIMEOUT_S,
+    )

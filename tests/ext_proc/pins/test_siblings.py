@@ -1,0 +1,163 @@
+"""Two pickers over real HTTP: what one knows, the other hears; and who has no token hears and says nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import msgspec
+import pytest
+from prometheus_client import CollectorRegistry
+from sharers import Sharer
+
+from homing.control.http_server import HttpServer, listening
+from homing.core.config.secret import SecretRef
+from homing.core.placement.load import Vector
+from homing.ext_proc.http import app
+from homing.ext_proc.pins.counts import Peer, Why
+from homing.ext_proc.pins.message import MAX_BYTES, MAX_WORDS, encode
+from homing.ext_proc.pins.routes import routes
+from homing.ext_proc.pins.secret import SharedSecret
+from homing.ext_proc.pins.sharing import Sharing, SharingError
+from homing.ext_proc.pins.siblings import JOURNAL_PATH, TABLE_PATH, Sibling
+
+A, B = b"a" * 16, b"b" * 16
+TOKEN = "token"
+
+
+@pytest.fixture
+def directory() -> Iterator[Path]:
+    """pytest's own are too long for Unix sockets."""
+    path = Path(tempfile.mkdtemp(prefix="homing-siblings-"))
+    yield path
+    shutil.rmtree(path)
+
+
+@dataclass
+class Served:
+    """A picker that serves its siblings."""
+
+    sharer: Sharer
+    address: str
+
+    @contextlib.asynccontextmanager
+    async def serving(self) -> AsyncIterator[None]:
+        more = routes(self.sharer.knowledge, self.sharer.counts, TOKEN)
+        server = HttpServer(app(CollectorRegistry(), lambda: None, more))
+        with listening(self.address) as listener:
+            task = asyncio.create_task(server.serve([listener]))
+            try:
+                yield
+            finally:
+                server.should_exit = True
+                await task
+
+    def sibling_of(self, speaker: Sharer, token: str = TOKEN) -> Sibling:
+        return Sibling(self.address, token, speaker.knowledge, speaker.counts)
+
+
+@pytest.fixture
+async def served(directory: Path) -> AsyncIterator[Served]:
+    served = Served(Sharer("listener"), f"unix:{directory}/http.sock")
+    async with served.serving():
+        yield served
+
+
+async def test_changes_and_load_are_heard(served: Served):
+    speaker = Sharer("speaker")
+    sibling = served.sibling_of(speaker)
+    speaker.put(A, "r1")
+    speaker.load.begin(("pool", "r1"))
+    assert await sibling.tell()
+    assert served.sharer.home(A) == "r1"
+    assert served.sharer.load.others(("pool", "r1")).in_flight == 1
+    assert (speaker.counts.told[Peer.SIBLING], served.sharer.counts.heard[Peer.SIBLING]) == (1, 1)
+    await sibling.close()
+
+
+async def test_what_was_not_heard_is_told_again(directory: Path):
+    served = Served(Sharer("listener"), f"unix:{directory}/http.sock")
+    speaker = Sharer("speaker")
+    sibling = served.sibling_of(speaker)
+    speaker.put(A, "r1")
+    assert not await sibling.tell()
+    assert speaker.counts.failed == {(Peer.SIBLING, Why.AWAY): 1}
+    async with served.serving():
+        assert await sibling.tell()
+        assert served.sharer.home(A) == "r1"
+        await sibling.close()
+
+
+async def test_a_whole_table_is_pulled_in_the_order_of_use(served: Served):
+    count = 2 * MAX_WORDS + 1
+    for i in range(count):
+        served.sharer.homes.put(b"%16d" % i, "r1", served.sharer.knowledge.clock() - (count - i) / 10)
+    hearer = Sharer("hearer", max_sessions=count - 1)
+    sibling = served.sibling_of(hearer)
+    assert await sibling.pull()
+    assert len(hearer.homes) == count - 1
+    assert (hearer.home(b"%16d" % 0), hearer.home(b"%16d" % 1)) == (None, "r1")  # the longest idle had to leave
+    await sibling.close()
+
+
+async def test_flushing_tells_all_that_is_left(served: Served):
+    speaker = Sharer("speaker")
+    sibling = served.sibling_of(speaker)
+    for i in range(MAX_WORDS + 5):
+        speaker.put(b"%16d" % i, "r1")
+    await sibling.flush()
+    assert len(served.sharer.homes) == MAX_WORDS + 5
+    await sibling.close()
+
+
+@pytest.mark.parametrize("token", ["wrong", "toke", "tokens"])
+async def test_without_the_token_nothing_is_heard_and_nothing_is_given(served: Served, token: str):
+    served.sharer.put(A, "r1")
+    speaker = Sharer("speaker")
+    sibling = served.sibling_of(speaker, token)
+    speaker.put(B, "r2")
+    assert [await sibling.tell(), await sibling.pull()] == [False, False]
+    assert (served.sharer.home(B), speaker.home(A)) == (None, None)
+    assert speaker.counts.failed == {(Peer.SIBLING, Why.REFUSED): 2}
+    await sibling.close()
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        (b"", 400),
+        (b"\xc1nonsense", 400),
+        (msgspec.msgpack.encode(["x", [[b"short", "r", "", 0.0, 0.0]], []]), 400),
+        (b"x" * (MAX_BYTES + 1), 413),
+        (encode(["x", [], [["pool", "r1", Vector(in_flight=1)]]]), 204),
+    ],
+)
+async def test_what_is_no_message_is_refused(served: Served, body: bytes, status: int):
+    transport = httpx.AsyncHTTPTransport(uds=served.address.removeprefix("unix:"))
+    async with httpx.AsyncClient(transport=transport, headers={"authorization": f"Bearer {TOKEN}"}) as client:
+        answer = await client.post(f"http://sibling{JOURNAL_PATH}", content=body)
+        assert answer.status_code == status
+        assert (await client.get(f"http://sibling{TABLE_PATH}")).content == bytes(4)
+
+
+def test_one_secret_makes_three_things_of_which_none_tells_another(tmp_path: Path):
+    (tmp_path / "secret").write_text("sixteen bytes or more\n")
+    secret = SharedSecret.of(SecretRef("file", "secret"), tmp_path / "homing.yaml", {})
+    same = SharedSecret.of(None, tmp_path / "homing.yaml", {"HOMING_SECRET": "sixteen bytes or more"})
+    alone = SharedSecret.of(None, tmp_path / "homing.yaml", {})
+    assert (secret, secret.shared, alone.shared) == (same, True, False)
+    assert len({secret.sessions().hex(), secret.token(), secret.namespace(), alone.token()}) == 4
+    assert len(secret.sessions()) == 64  # as much as a key of blake2b may have
+    assert "sixteen" not in repr(secret)
+
+
+def test_siblings_without_a_secret_are_refused():
+    sharer = Sharer("one")
+    with pytest.raises(SharingError, match=r"sessions\.secret in the file, or HOMING_SECRET"):
+        Sharing(["unix:/a"], SharedSecret(False, b""), sharer.homes, sharer.load, sharer.knowledge.clock)
