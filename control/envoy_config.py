@@ -191,6 +191,7 @@ def render(
         .render(
             ads_source=ADS_SOURCE,
             admin=config.admin,
+            auto_model=config.auto.model if config.auto else "",
             error_types=ERROR_TYPES,
             engine_sessions=config.sessions.sagemaker == "engine",
             expose_decisions=config.expose_decisions,

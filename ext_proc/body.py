@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import msgspec
@@ -20,6 +20,8 @@ from homing.core.chat.repairs.names import Repair
 from homing.core.chat.shapes import Shape, shape_of
 from homing.core.chat.turn import Turns
 from homing.core.config import Config, PoolConfig
+from homing.core.config.models import Auto
+from homing.core.context.budget import Budget
 from homing.core.context.lost import Finding, Sessions, Spoken, judge
 from homing.core.context.plan import SAMPLED, Need, Plan
 from homing.core.context.salt import salt
@@ -52,11 +54,13 @@ class Bodies:
         self.clock = clock
         self._pools: Mapping[str, PoolConfig] = {}
         self._plans: dict[str, tuple[Pool, Plan]] = {}
+        self._auto_budget: Budget | None = None
 
     def configure(self, config: Config) -> None:
         """What the file says, as of now."""
         self._pools = {pool.id: pool for pool in config.pools}
         self._plans = {}
+        self._auto_budget = _strictest(config)
         self.sessions.limit(config.sessions.ttl_s, config.sessions.max)
 
     def plan(self, pool: Pool) -> Plan:
@@ -73,25 +77,33 @@ class Bodies:
         """The session has ended."""
         self.sessions.forget(key.digest("", self.secret))
 
-    def work(self, pool: Pool, request: RequestHeadersReceived, key: SessionKey) -> Work:
-        """What is to be done for one request. `key`: as its headers say it."""
-        return Work(self, pool, self.plan(pool), request, key)
+    def work(self, pool: Pool, request: RequestHeadersReceived, key: SessionKey, auto: Auto | None = None) -> Work:
+        """What is to be done for one request. `key`: as its headers say it. `auto`: it left the choice of the model to
+        us, so it has to fit every model that the session may come to."""
+        plan = self.plan(pool)
+        if auto is None:
+            return Work(self, pool, plan, request)
+        if plan.mode == "full" and self._auto_budget is not None:
+            plan = replace(plan, budget=self._auto_budget)
+        return Work(self, pool, plan, request, moved=pool.id != auto.default)
 
 
 class Work:
-    """The body of one request. `wanted`: whether it has to be read."""
+    """The body of one request. `wanted`: whether it has to be read. `moved`: the request goes to another pool than its
+    route says, and Envoy is to choose anew."""
 
-    __slots__ = ("_bodies", "_given", "_hint", "_model", "_plan", "_pool", "_shape", "needs")
+    __slots__ = ("_bodies", "_given", "_hint", "_model", "_plan", "_pool", "_shape", "moved", "needs")
 
     def __init__(
-        self, bodies: Bodies, pool: Pool, plan: Plan, request: RequestHeadersReceived, key: SessionKey
+        self, bodies: Bodies, pool: Pool, plan: Plan, request: RequestHeadersReceived, moved: bool = False
     ) -> None:
+        self.moved = moved
         self._bodies, self._pool, self._plan = bodies, pool, plan
         self._model = request.model
         self._given = "x-homing-given" in request.headers
         self._hint = "x-homing-model" in request.headers
         self._shape = shape_of(request.headers.get(":path", b"")) if plan.needs else None
-        self.needs = self._needs(key)
+        self.needs = self._needs()
 
     @property
     def aliased(self) -> bool:
@@ -99,7 +111,7 @@ class Work:
 
     @property
     def wanted(self) -> bool:
-        return self.aliased or bool(self.needs)
+        return self.aliased or self.moved or bool(self.needs)
 
     @property
     def plan(self) -> Plan:
@@ -112,7 +124,7 @@ class Work:
         except NotAnObjectError:
             return BodyAnswer()
         said = named(before)
-        if self._hint and said is not None and said not in self._pool.names:
+        if self._hint and not self.moved and said is not None and said not in self._pool.names:
             return self._rejected("hint", f"The header x-homing-model says {self._model}, the body says {said}.")
         after: Members = before
         headers: SetHeaders = ()
@@ -122,14 +134,15 @@ class Work:
             if isinstance(talked, str):
                 return self._rejected("context_length", talked)
             after, headers = talked
-        if said in self._pool.aliases or (self.aliased and said != self._pool.served_name):
+        renames = said in self._pool.aliases or self.aliased or self.moved
+        if renames and said != self._pool.served_name:
             after = {**after, "model": msgspec.Raw(msgspec.json.encode(self._pool.served_name))}
         if Need.SALT in self.needs:
             own = salt(key.tenant, self._pool.id, self._bodies.secret)
             after = {**after, "cache_salt": msgspec.Raw(msgspec.json.encode(own))}
         return BodyAnswer(None if after is before else encode(after), headers)
 
-    def _needs(self, key: SessionKey) -> frozenset[Need]:
+    def _needs(self) -> frozenset[Need]:
         """Only conversations are repaired and measured; a salt goes into whatever a model reads."""
         wanted = self._plan.needs
         if not wanted or self._shape is not None:
@@ -211,6 +224,15 @@ class Conversation:
             return ()
         names = ",".join(done).encode()
         return ((REPAIRS, OBSERVED + names if self.plan.observes else names),)
+
+
+def _strictest(config: Config) -> Budget | None:
+    """The smallest limit of the pools that a session may come to by itself."""
+    if config.auto is None:
+        return None
+    limits = [p.context for p in config.pools if p.id in config.auto.pools and p.context.max_tokens]
+    least = min(limits, key=lambda context: context.max_tokens, default=None)
+    return Budget(least.max_tokens, least.over == "trim") if least else None
 
 
 def _among(share: float, identity: bytes) -> bool:

@@ -25,6 +25,7 @@ from homing.ext_proc.body import Bodies
 from homing.ext_proc.events import Event, Headers, RequestHeadersReceived, ResponseHeadersReceived
 from homing.ext_proc.exchange import Reading, Stage
 from homing.ext_proc.learning import LEARN, SESSION, ResponseLearner, learn, lesson
+from homing.ext_proc.models import Models
 from homing.ext_proc.outcomes import Outcome
 from homing.ext_proc.prefixes import Prefixes
 from homing.ext_proc.response_requests import ResponsesRequest, ResponseVisit
@@ -84,7 +85,9 @@ class Picker:
         self._clock = clock
         self._ttft = ttft
         self._prefixes = prefixes
-        self.bodies = Bodies(blake2b(placer.seed("bodies", b""), digest_size=32).digest(), clock, self.counts)
+        secret = blake2b(placer.seed("bodies", b""), digest_size=32).digest()
+        self.bodies = Bodies(secret, clock, self.counts)
+        self.models = Models(secret, clock)
         self._fields: tuple[str, ...] = ()
         self._recognises = False
 
@@ -98,6 +101,7 @@ class Picker:
         self._fields, self._recognises = sessions.body_fields, sessions.history
         self.bodies.configure(config)
         self.placer.scales.configure({pool.id: pool.placement.settings() for pool in config.pools})
+        self.models.configure(config)
         tenants = config.tenants
         self.tenant_header = tenants.header if tenants is not None and tenants.trusted else None
 
@@ -145,13 +149,18 @@ class Picker:
         path = headers.get(":path", b"")
         if (response_id := responses.named_by(path)) is not None:
             return self._visit(pool, key, response_id, closing)
+        auto = self.models.asked(request) if pool is not None else None
+        if auto is not None and pool is not None:
+            pool = self.models.held(pool, self.fleet, key, auto)
         if pool is None:  # a list of models, or an unknown one: Envoy's own route answers it
             return RoutedRequest(self, None, None, request.model, key, closing=closing)
         given = "x-homing-given" in headers
-        work, expires = self.bodies.work(pool.pool, request, key), headers.get("x-homing-expires")
+        work, expires = self.bodies.work(pool.pool, request, key, auto), headers.get("x-homing-expires")
         if not work.plan.places:
             self._begin(pool, None)
             return RoutedRequest(self, pool, None, request.model, key, work, closing)
+        if given:
+            self.models.note(pool, key)
         learns = (lesson(SESSION, key.tenant),) if LEARN in headers else ()
         if key.session and request.has_body and path.partition(b"?")[0].endswith(responses.PATH):
             return ResponsesRequest(self, pool, request.model, key, given, work, closing, expires, learns)
@@ -213,6 +222,8 @@ class Picker:
         if said.prompt is not None and decision is not None:
             self.placer.prefixes.placed(*decision.place, said.prompt, now)
         self._begin(pool, decision)
+        minted = decision.session if decision is not None else None
+        self.models.note(pool, key if minted is None else key.named(minted))
         return key, decision
 
     def sent(self, pool: CompiledPool, decision: Decision, prompt: Prompt, body: bytes) -> None:
@@ -226,6 +237,7 @@ class Picker:
             self.placer.load.end(place)
         if closing is not None:
             self.bodies.forget(closing)
+            self.models.forget(closing)
         if closing is not None and self.placer.close(self.fleet.by_id.values(), closing, self._clock()):
             self.counts.closed["client"] += 1
 

@@ -14,8 +14,6 @@ from homing.ext_proc.events import SetHeaders
 from homing.ext_proc.learning import RESPONSE, lesson
 from homing.ext_proc.routed import Desk, RoutedRequest, UnnamedRequest
 
-POOL = "x-homing-pool"
-
 
 class ResponsesDesk(Desk, Protocol):
     """What a request for a response needs of its picker beside what all need."""
@@ -69,11 +67,6 @@ class ResponseVisit(RoutedRequest):
     picker tells it the pool by a header that no client can set."""
 
     __slots__ = ()
-
-    @property
-    def set_headers(self) -> SetHeaders:
-        told = super().set_headers
-        return told if self._pool is None else (*told, (POOL, self._pool.pool.id.encode()))
 
     @property
     def want_body(self) -> bool:

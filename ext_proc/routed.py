@@ -16,6 +16,7 @@ from homing.ext_proc.events import BodyAnswer, Reject, SetHeaders
 
 DESTINATION = "x-gateway-destination-endpoint"
 NEW_SESSION = "x-homing-new-session"
+POOL = "x-homing-pool"
 OBSERVED = ("x-homing-decision", "x-homing-ref")
 """Headers that change nothing on a request's way."""
 
@@ -68,7 +69,7 @@ class RoutedRequest:
 
     @property
     def set_headers(self) -> SetHeaders:
-        return self._shown(self._told(self._key))
+        return (*self._rerouted, *self._shown(self._told(self._key)))
 
     def _told(self, key: SessionKey) -> SetHeaders:
         return (*_told(self._decision, key, self._expires), *self._lesson)
@@ -76,7 +77,12 @@ class RoutedRequest:
     @property
     def reroute(self) -> bool:
         """Whether Envoy is to choose the route anew."""
-        return False
+        return self._work is not None and self._work.moved
+
+    @property
+    def _rerouted(self) -> SetHeaders:
+        """The pool, where Envoy has to be told."""
+        return ((POOL, self._pool.pool.id.encode()),) if self.reroute and self._pool is not None else ()
 
     @property
     def want_body(self) -> bool:
@@ -104,7 +110,7 @@ class UnnamedRequest(RoutedRequest):
 
     @property
     def set_headers(self) -> SetHeaders:
-        return ()
+        return self._rerouted
 
     @property
     def want_body(self) -> bool:

@@ -178,6 +178,14 @@ class HealthCheck(Keys):
     healthy_threshold: Threshold = 1
 
 
+class Auto(Keys):
+    """A model's name that leaves the choice to homing: the session's own model, `default` where it has none yet."""
+
+    model: ModelName = "auto"
+    pools: Annotated[tuple[PoolId, ...], BeforeValidator(ListOf("pools", 1, 200))]
+    default: PoolId
+
+
 class _TopKeys(Keys):
     listen: Annotated[Address, PlainValidator(Listener())] = Address("127.0.0.1", 8080)
     admin: LoopbackAddress = Address("127.0.0.1", 9901)
@@ -186,6 +194,7 @@ class _TopKeys(Keys):
     expose_decisions: SwitchValue = False
     sessions: Sessions = Field(default_factory=Sessions)
     tenants: Tenants | None = None
+    auto: Auto | None = None
     health: HealthCheck = Field(default_factory=HealthCheck)
 
 
@@ -201,11 +210,19 @@ class FileSection(_TopKeys):
             xds=self.xds,
             api=self.api,
             expose_decisions=self.expose_decisions,
-            pools=tuple(section.under(pool_id) for pool_id, section in self.pools.items()),
+            pools=tuple(self._pool(pool_id, section) for pool_id, section in self.pools.items()),
             sessions=self.sessions,
             tenants=self.tenants,
+            auto=self.auto,
             health=self.health,
         )
+
+    def _pool(self, pool_id: str, section: PoolSection) -> PoolConfig:
+        """`auto` is one more alias of its default: without a picker it leads there."""
+        pool = section.under(pool_id)
+        if self.auto is None or self.auto.default != pool_id:
+            return pool
+        return pool.model_copy(update={"aliases": (*pool.aliases, self.auto.model)})
 
 
 class Config(_TopKeys):

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from homing.core.config.address import Address
 from homing.core.config.document import Mapping, Node, Scalar, Sequence
-from homing.core.config.models import FileSection, Sessions
+from homing.core.config.models import Auto, FileSection, Sessions
 from homing.core.config.problems import Path, Problem, dotted, quoted
 
 LISTENERS = ("listen", "admin", "xds", "api")
@@ -40,6 +40,8 @@ def broken_relations(root: Mapping, file: str) -> Iterator[Problem]:
                 if (address := _address(text)) is not None
             )
             yield from _repeated(addresses, file, "an address that no other replica of the pool has")
+    yield from _auto(root, file)
+    names += _auto_name(root)
     yield from _repeated(names, file, "a model name that leads to one pool, and once")
 
 
@@ -91,6 +93,29 @@ def _tenant_header(root: Mapping, session_headers: list[Text], file: str) -> Ite
         if any(text == name for _, _, name in session_headers):
             found = f"{quoted(text)}, which names the session too"
             yield Problem(file, line, "tenants.header", found, "a header that is not in sessions.headers")
+
+
+def _auto_name(root: Mapping) -> Iterator[Text]:
+    if "auto" in root.entries:
+        line, auto = root.entries["auto"]
+        model = auto.get("model") if isinstance(auto, Mapping) else None
+        text = Auto.model_fields["model"].default if model is None else _text(model)
+        if text is not None:
+            yield ("auto", "model"), line if model is None else model.line, text
+
+
+def _auto(root: Mapping, file: str) -> Iterator[Problem]:
+    auto, pools = root.get("auto"), root.get("pools")
+    listed = auto.get("pools") if isinstance(auto, Mapping) else None
+    if not isinstance(auto, Mapping) or not isinstance(pools, Mapping) or not isinstance(listed, Sequence):
+        return
+    among = [_text(item) for item in listed.items]
+    for i, item in enumerate(listed.items):
+        if (text := among[i]) is not None and text not in pools.entries:
+            yield Problem(file, item.line, dotted(("auto", "pools", i)), quoted(text), "a pool of this file")
+    default = auto.get("default")
+    if default is not None and (text := _text(default)) is not None and text not in among:
+        yield Problem(file, default.line, "auto.default", quoted(text), "one of auto.pools")
 
 
 def _isolation(pool_id: str, pool: Node, root: Mapping, file: str) -> Iterator[Problem]:

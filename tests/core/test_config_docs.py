@@ -38,6 +38,7 @@ WORDS = {
     "pools.<id>.discovery.kubernetes.port": "the only one",
     "pools.<id>.discovery.kubernetes.kubeconfig": "the pod's own account",
     "sessions": "its keys' defaults",
+    "auto": "absent",
     "health": "its keys' defaults",
     "pools.<id>.placement": "its keys' defaults",
     "tenants": "absent",
@@ -85,4 +86,4 @@ def test_every_key_is_documented_with_its_default_and_what_is_allowed():
 
 def test_the_examples_are_valid():
     examples = re.findall(r"^```yaml\n(.*?)^```$", DOCS.read_text(), re.M | re.S)
-    assert [len(parse(text, "docs").pools) for text in examples] == [1, 2]
+    assert [len(parse(text, "docs").pools) for text in examples] == [1, 2, 2]

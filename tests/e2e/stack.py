@@ -93,6 +93,7 @@ class SimulatedPool:
     sim_flags: tuple[str, ...] = ("--ttft-ms", "1", "--itl-ms", "1")
     ports: tuple[int, ...] = ()
     engine: dict[str, str] = field(default_factory=dict)
+    settings: dict[str, object] = field(default_factory=dict)  # further keys of the pool in the file
 
 
 @dataclass
@@ -130,6 +131,7 @@ class StaticStack:
                 "aliases": list(pool.aliases),
                 "hash": pool.hash,
                 "engine": pool.engine,
+                **pool.settings,
                 "replicas": [{"id": r, "address": f"127.0.0.1:{self.replica_ports[r]}"} for r in replica_ids(pool)],
             }
             for pool in self.pools
