@@ -22,6 +22,12 @@ class PoolSummary:
     replicas: tuple[str, ...]  # ids
 
 
+PINS = {
+    "memory": "  pins in memory: enough for one gateway, several need sessions.pins",
+    "redis": "  pins in Redis",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Report:
     """What `--json` prints: either problems, or the pools and listeners."""
@@ -32,6 +38,8 @@ class Report:
     pools: tuple[PoolSummary, ...]
     listeners: dict[str, str]
     templates: tuple[TemplateSummary, ...] = ()
+    pins: str = ""
+    """memory or redis: where the homes of sessions are kept. Nothing of the URL."""
 
 
 @click.command()
@@ -65,8 +73,9 @@ def summary(path: str, config: Config, engines: bool) -> Report:
     fleet = config.fleet()
     pools = tuple(PoolSummary(p.id, p.names, p.hash, tuple(r.id for r in p.replicas)) for p in fleet.pools)
     listeners = {"listen": config.listen, "admin": config.admin, "xds": config.xds, "api": config.api}
+    pins = "memory" if config.sessions.pins == "memory" else "redis"
     found = asyncio.run(templates(config, Path(path), engines))
-    return Report(path, True, (), pools, {name: str(address) for name, address in listeners.items()}, found)
+    return Report(path, True, (), pools, {name: str(address) for name, address in listeners.items()}, found, pins)
 
 
 def encoded(report: Report) -> str:
@@ -85,6 +94,7 @@ def in_words(report: Report) -> str:
         )
         lines += templates.get(pool.id, [])
     lines += [f"  {name} on {address}" for name, address in report.listeners.items()]
+    lines.append(PINS[report.pins])
     return "\n".join(lines)
 
 

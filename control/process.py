@@ -21,6 +21,7 @@ from homing.control.discovery.sources import KINDS, Sources, made_beside
 from homing.control.drains import Drains
 from homing.control.envoy_config import Wiring
 from homing.control.feed import Feed
+from homing.control.gateways import warn_of_pins_apart
 from homing.control.http_server import HttpServer, listening
 from homing.control.last_good import LastGood
 from homing.control.membership import Membership
@@ -104,6 +105,7 @@ async def run(config: Config, options: Options, resources: Resources) -> None:
             tasks.create_task(drains.run()),
             tasks.create_task(sources.run()),
             tasks.create_task(registrations.run()),
+            tasks.create_task(warn_of_pins_apart(lambda: len(ads.streams), lambda: membership.view.config)),
             tasks.create_task(watch.run(_unmoved(config, telling.aim))),
         ]
         await ended.wait()

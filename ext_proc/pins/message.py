@@ -15,6 +15,7 @@ MAX_WORDS = 1000
 """In one message: some 55 KB, and half a millisecond to take in."""
 
 MAX_BYTES = 1 << 20
+MAX_PART = 1e12
 
 
 class MalformedMessageError(Exception):
@@ -33,7 +34,12 @@ class Message(msgspec.Struct, array_like=True, frozen=True):
         return cls(sender, words, [(pool, replica, vector) for (pool, replica), vector in load.items()])
 
     def vectors(self) -> dict[Place, Vector]:
-        return {(pool, replica): vector for pool, replica, vector in self.load}
+        """Without those that cannot be: what is added up would never be right again after a NaN."""
+        return {(pool, replica): vector for pool, replica, vector in self.load if _can_be(vector)}
+
+
+def _can_be(vector: Vector) -> bool:
+    return all(0 <= part < MAX_PART for part in msgspec.structs.astuple(vector))
 
 
 _message = msgspec.msgpack.Decoder(Message)

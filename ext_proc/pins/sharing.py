@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import secrets
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
@@ -34,6 +35,9 @@ FLUSH_S = 0.5
 FAILURES = 3
 OPEN_S = 1.0
 """After so many late answers in a row Redis is asked once a second, not at every first sight."""
+
+
+log = logging.getLogger(__name__)
 
 
 class SharingError(Exception):
@@ -93,6 +97,8 @@ class Sharing:
 
     async def run(self) -> None:
         """Until cancelled; then what is not yet told is told, in bounded time."""
+        if not self._siblings and self._store is None:
+            log.info("pins are this picker's alone: a restart forgets them (docs/sharing.md)")
         try:
             async with asyncio.TaskGroup() as tasks:
                 for work in self._work():

@@ -51,7 +51,15 @@ def test_a_good_file_is_summed_up(check):
         "  admin on 127.0.0.1:9901\n"
         "  xds on 127.0.0.1:18000\n"
         "  api on 127.0.0.1:8600\n"
+        "  pins in memory: enough for one gateway, several need sessions.pins\n"
     )
+
+
+def test_of_a_store_of_pins_nothing_is_shown(check):
+    result = check(GOOD + "sessions: {pins: redis://cache.internal:6379, secret: env:NOT_SET}\n")
+    assert result.exit_code == 0
+    assert result.stdout.endswith("  pins in Redis\n")
+    assert "cache" not in result.stdout
 
 
 def test_a_good_file_as_json(check):
@@ -77,6 +85,7 @@ def test_a_good_file_as_json(check):
             "api": "127.0.0.1:8600",
         },
         "templates": [],
+        "pins": "memory",
     }
 
 

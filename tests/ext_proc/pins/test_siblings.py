@@ -21,7 +21,7 @@ from homing.core.config.secret import SecretRef
 from homing.core.placement.load import Vector
 from homing.ext_proc.http import app
 from homing.ext_proc.pins.counts import Peer, Why
-from homing.ext_proc.pins.message import MAX_BYTES, MAX_WORDS, encode
+from homing.ext_proc.pins.message import MAX_BYTES, MAX_WORDS, Message, decode, encode
 from homing.ext_proc.pins.routes import routes
 from homing.ext_proc.pins.secret import SharedSecret
 from homing.ext_proc.pins.sharing import Sharing, SharingError
@@ -144,6 +144,13 @@ async def test_what_is_no_message_is_refused(served: Served, body: bytes, status
         answer = await client.post(f"http://sibling{JOURNAL_PATH}", content=body)
         assert answer.status_code == status
         assert (await client.get(f"http://sibling{TABLE_PATH}")).content == bytes(4)
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -1.0, 1e12])
+def test_a_load_that_cannot_be_is_not_added_up(bad: float):
+    good = Vector(5.0, 1, 1, 100.0)
+    message = Message("x", [], [("pool", "r1", Vector(pending_tokens=bad)), ("pool", "r2", good)])
+    assert decode(encode(message)).vectors() == {("pool", "r2"): good}
 
 
 def test_one_secret_makes_three_things_of_which_none_tells_another(tmp_path: Path):
