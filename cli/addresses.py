@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
+
+if TYPE_CHECKING:
+    from homing.core.config import Address
 
 MAX_SOCKET_PATH_BYTES = 107  # sockaddr_un.sun_path, with its end
 
@@ -27,3 +32,13 @@ def checked(address: str, option: str = "") -> str:
         place = f"{option}: " if option else ""
         raise RefusedError(f"{place}{address!r} is neither unix:/path nor host:port ({error})") from None
     return address
+
+
+def datagrams(address: str, option: str) -> Address:
+    """An address for UDP: host:port. Raises RefusedError when it is none."""
+    from homing.core.config import Address
+
+    try:
+        return Address.parse(address)
+    except ValueError as error:
+        raise RefusedError(f"{option}: {address!r} is not host:port ({error})") from None

@@ -6,7 +6,7 @@ from typing import Literal
 
 import click
 
-from homing.cli.addresses import RefusedError, checked
+from homing.cli.addresses import RefusedError, checked, datagrams
 from homing.cli.config_file import config_option, load
 
 
@@ -26,6 +26,11 @@ from homing.cli.config_file import config_option, load
     show_default=True,
     metavar="ADDR",
     help="Health and metrics: unix:PATH or HOST:PORT.",
+)
+@click.option(
+    "--nginx-log",
+    metavar="ADDR",
+    help="Where NGINX's access log comes in, by UDP: HOST:PORT. The HTTP port then decides for NGINX.",
 )
 @click.option("--control", metavar="URL", help="The control service. Without it the picker follows the file itself.")
 @click.option("--name", default="picker", show_default=True, help="Its name in the control service's lists.")
@@ -47,6 +52,7 @@ def command(
     config_path: str,
     listen: str,
     http_address: str,
+    nginx_log: str | None,
     control: str | None,
     name: str,
     transport: Literal["h2", "grpc"],
@@ -60,6 +66,7 @@ def command(
     checked(http_address, "--http")
     for sibling in siblings:
         checked(sibling, "--sibling")
+    log_address = datagrams(nginx_log, "--nginx-log") if nginx_log else None
     config = load(config_path)
 
     import logging
@@ -79,7 +86,7 @@ def command(
         logging.getLogger(noisy).setLevel(logging.WARNING)
     # says so for every session id that is not UTF-8, and shows it
     logging.getLogger("grpc._cython.cygrpc").setLevel(logging.CRITICAL)
-    options = Options(Path(config_path), listen, http_address, control, name, transport, siblings)
+    options = Options(Path(config_path), listen, http_address, control, name, transport, siblings, log_address)
     try:
         uvloop.run(run(config, options))
     except SharingError as error:

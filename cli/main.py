@@ -10,6 +10,7 @@ COMMANDS = {
     "up": "Run everything on this machine from one file.",
     "control": "Run the control service: membership, health, xDS, API.",
     "ext-proc": "Run one picker behind Envoy's ext_proc filter.",
+    "nginx-sync": "Keep NGINX's files as the fleet is.",
     "sim": "Run one simulated vLLM replica.",
     "status": "Show pools, replicas, drains and Envoys.",
     "sessions": "Show where sessions live, or end one.",
@@ -17,7 +18,7 @@ COMMANDS = {
     "undrain": "Take a drain back.",
     "plan": "Say what a change of replicas would move.",
     "check": "Validate the file.",
-    "render": "Write Envoy configuration, whole or in fragments.",
+    "render": "Write Envoy's or NGINX's configuration, whole or in fragments.",
 }
 
 

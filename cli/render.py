@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, Unpack
 
 import click
 
 from homing.cli.addresses import checked
 from homing.cli.config_file import config_option, load
+from homing.cli.nginx_settings import NginxOptions, nginx_options, settings_of
 
 DEFAULT_PICKER = "unix:/run/homing/picker.sock"
 
@@ -60,9 +61,7 @@ def envoy(
 @click.option("--fragment", "names", multiple=True, metavar="NAME", help="One piece to include; may be repeated.")
 @click.option("--all-fragments", is_flag=True, help="Every piece to include, each with a comment where it goes.")
 @click.option("--list", "listing", is_flag=True, help="The names of the fragments and where they go.")
-@click.option("--njs/--no-njs", default=True, show_default=True, help="Without njs: the hash only, no look at bodies.")
-@click.option("--njs-module", metavar="PATH", default="modules/ngx_http_js_module.so", show_default=True)
-@click.option("--access-log", metavar="PATH", default="/var/log/nginx/homing.log", show_default=True)
+@nginx_options
 @click.option(
     "--out",
     metavar="DIR",
@@ -74,25 +73,25 @@ def nginx(
     names: tuple[str, ...],
     all_fragments: bool,
     listing: bool,
-    njs: bool,
-    njs_module: str,
-    access_log: str,
     out: Path | None,
+    **given: Unpack[NginxOptions],
 ) -> None:
-    """A complete configuration for NGINX (and with njs its script), or fragments of it."""
+    """A complete configuration for NGINX (and with njs its script), or fragments of it.
+
+    Works alone. With --picker (and --log, that it may learn the outcomes) the script asks before each request."""
     from homing.control import nginx_config
 
+    how = settings_of(given)
     config = load(config_path)
     fleet = config.fleet()
-    settings = nginx_config.Settings(njs, njs_module, access_log)
-    known = nginx_config.fragments(fleet, settings)
+    known = nginx_config.fragments(fleet, how)
     if listing:
         _list(known)
         return
     if chosen := _chosen(known, names, all_fragments):
-        texts = {f.file: nginx_config.render_fragment(f, config, fleet, settings) for f in chosen}
+        texts = {f.file: nginx_config.render_fragment(f, config, fleet, how) for f in chosen}
     else:
-        texts = nginx_config.render_whole(config, fleet, settings)
+        texts = nginx_config.render_whole(config, fleet, how)
     if out is None:
         click.echo("".join(texts.values()) if chosen else texts["nginx.conf"], nl=False)
         return

@@ -11,26 +11,39 @@ import re
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from itertools import count
 from typing import TYPE_CHECKING
 
 import jinja2
 
 from homing.control.envoy_config import missing_model, models_json, stamp, unknown_model
+from homing.core.context.plan import Need, Plan
 from homing.core.fleet import Fleet, Pool
+from homing.core.hashing import Ketama
 
 if TYPE_CHECKING:
     from homing.core.config import Config
+    from homing.core.config.models import PoolConfig
 
 SCRIPT = "homing.js"
+NEVER_FROM_CLIENTS = ("x-homing-odd", "x-homing-expires", "x-homing-new-session", "x-gateway-destination-endpoint")
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """`njs_module` as in load_module; `access_log` as in access_log, before the format's name."""
+    """`njs_module` as in load_module; `access_log` as in access_log, before the format's name.
+
+    `pickers`: whom the script asks, `standby` if none of them answers (their HTTP ports), for `budget_ms` at most, ten
+    times that where a body goes with the question; `logs`: where they hear of outcomes, host:port. The others are
+    `unix:/path` or `host:port`."""
 
     njs: bool
     njs_module: str
     access_log: str
+    pickers: tuple[str, ...] = ()
+    standby: str | None = None
+    logs: tuple[str, ...] = ()
+    budget_ms: int = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,26 +125,53 @@ def _render(template: str, config: Config, fleet: Fleet, settings: Settings, poo
         .get_template(template)
         .render(
             access_log=settings.access_log,
+            closed=[p.id for p in config.pools if p.isolation.cache_salt == "tenant"],
+            asks_pickers=bool(settings.pickers),
+            budget_ms=settings.budget_ms,
             errors=_ERRORS,
             expose_decisions=config.expose_decisions,
+            keys={p.id: _keys(p) for p in fleet.pools},
             listen=str(config.listen),
+            logs=settings.logs,
             missing_model=missing_model(fleet),
             models={name: [p.id, p.served_name] for p in fleet.pools for name in p.names},
             models_json=models_json(fleet),
+            never=NEVER_FROM_CLIENTS,
             njs=settings.njs,
             njs_module=settings.njs_module,
             only_pool=fleet.pools[0].id if len(fleet.pools) == 1 else None,
+            pickers=settings.pickers,
             pool=pool,
             pools=fleet.pools,
+            reads=[p.id for p in config.pools if _reads(p)],
             script=SCRIPT,
             # two spellings may be one variable: session-id and session_id
             session_headers=tuple(dict.fromkeys(map(_SessionHeader.of, config.sessions.headers))),
             session_ttl_s=round(config.sessions.ttl_s) if config.sessions.sagemaker == "gateway" else 0,
+            standby=settings.standby,
             stripped=(tenants.header,) if tenants is not None and not trusted else (),
             tenant=f"$http_{_variable(tenants.header)}" if tenants is not None and trusted else "",
             unknown_model=unknown_model(fleet, "{model}"),
         )
     )
+
+
+def _reads(pool: PoolConfig) -> bool:
+    """Whether the picker wants every body, by the file alone: it is asked with the body at once then."""
+    needs = Plan.of(pool, None).needs
+    return bool(needs - {Need.LOST_SYSTEM}) or pool.repair.lost_system == "restore"
+
+
+def _keys(pool: Pool) -> dict[str, str]:
+    """For each replica a key whose hash is that replica: how the script sends a request where the picker says."""
+    table = Ketama([(replica.address, replica.weight) for replica in pool.replicas])
+    found: dict[str, str] = {}
+    for number in count():
+        owner = table.owner(b"%d" % number)
+        if owner is None or len(found) == len(pool.replicas):
+            return found
+        found.setdefault(pool.replicas[owner].id, str(number))
+    raise AssertionError("count() does not end")
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ import msgspec
 
 from homing.core.template.record import Capabilities
 
-HashPolicy = Literal["ring", "maglev"]
+HashPolicy = Literal["ring", "maglev", "ketama"]
 
 
 class State(StrEnum):

@@ -19,13 +19,13 @@ from homing.control.membership import Membership
 from homing.control.reload import Reloader
 from homing.control.watch import FleetWatch
 from homing.core.chains import Chains
-from homing.core.config import Config
+from homing.core.config import Address, Config
 from homing.core.fleet import Fleet
 from homing.core.placement.home import Placer
 from homing.core.placement.load import Load
 from homing.core.prefix.index import Index
 from homing.core.session import Homes
-from homing.ext_proc import http, residents, sessions
+from homing.ext_proc import decide, http, residents, sessions
 from homing.ext_proc.engines import Engines, HttpAsk
 from homing.ext_proc.exchange import Exchange
 from homing.ext_proc.feed import Feed, follow
@@ -46,7 +46,8 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Addresses are `unix:/path` or `host:port`. `control`: the URL of the control service, or None."""
+    """Addresses are `unix:/path` or `host:port`. `control`: the URL of the control service, or None.
+    `nginx_log`: where NGINX's access log comes in; with it the HTTP port decides for NGINX."""
 
     file: Path
     listen: str
@@ -55,6 +56,7 @@ class Options:
     name: str
     transport: Literal["h2", "grpc"] = "h2"
     siblings: tuple[str, ...] = ()
+    nginx_log: Address | None = None
 
 
 def time_of_day() -> Callable[[], float]:
@@ -107,25 +109,27 @@ async def run(config: Config, options: Options) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, ended.set)
-    routes = (*residents.routes(picker, clock), *sessions.routes(picker, clock), *sharing.routes())
-    server = HttpServer(http.app(registry, lambda: None if picker.version else "no fleet yet", routes))
-    with listening(options.http) as listener:
-        await transport.start()
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(server.serve([listener]))
-            await sharing.catch_up()
-            shared = tasks.create_task(sharing.run())
-            feeding = tasks.create_task(prefixes.run())
-            asking = tasks.create_task(_ask_engines(picker))
-            following = tasks.create_task(_follow(config, options, picker, _adopting(picker, transport, tasks)))
-            await ended.wait()
-            asking.cancel()
-            following.cancel()
-            feeding.cancel()
-            await transport.stop(GRACE_S)
-            shared.cancel()
-            await asyncio.wait([shared])
-            server.should_exit = True
+    own = (*residents.routes(picker, clock), *sessions.routes(picker, clock), *sharing.routes())
+    async with decide.for_nginx(picker, options.nginx_log, clock) as for_nginx:
+        routes = (*own, *for_nginx)
+        server = HttpServer(http.app(registry, lambda: None if picker.version else "no fleet yet", routes))
+        with listening(options.http) as listener:
+            await transport.start()
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(server.serve([listener]))
+                await sharing.catch_up()
+                shared = tasks.create_task(sharing.run())
+                feeding = tasks.create_task(prefixes.run())
+                asking = tasks.create_task(_ask_engines(picker))
+                following = tasks.create_task(_follow(config, options, picker, _adopting(picker, transport, tasks)))
+                await ended.wait()
+                asking.cancel()
+                following.cancel()
+                feeding.cancel()
+                await transport.stop(GRACE_S)
+                shared.cancel()
+                await asyncio.wait([shared])
+                server.should_exit = True
 
 
 def _transport(options: Options, picker: Picker) -> Transport:

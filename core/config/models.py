@@ -92,7 +92,7 @@ class _PoolKeys(Keys):
     aliases: Annotated[tuple[ModelName, ...], BeforeValidator(ListOf("model names", 0, 64))] = ()
     replicas: Annotated[tuple[ReplicaConfig, ...], BeforeValidator(ListOf("replicas", 0, 1000))] = ()
     discovery: Discovery | None = None
-    hash: Annotated[HashPolicy, PlainValidator(Choice(("ring", "maglev")))] = "ring"
+    hash: Annotated[HashPolicy, PlainValidator(Choice(("ring", "maglev", "ketama")))] = "ring"
     engine: EngineConfig = Field(default_factory=EngineConfig)
     template: TemplateConfig = Field(default_factory=TemplateConfig)
     mode: Annotated[Mode, PlainValidator(MODE)] = "full"

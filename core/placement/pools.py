@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from homing.core.fleet import Fleet, Pool, Replica
-from homing.core.hashing import Maglev, Ring, Table, minimum_ring_size
+from homing.core.fleet import Fleet, Pool, Replica, State
+from homing.core.hashing import Ketama, Maglev, Passing, Ring, Table, minimum_ring_size
 from homing.core.placement.load import Place
 
 
 @dataclass(frozen=True, slots=True)
 class CompiledPool:
-    """A pool with the table that Envoy's fallback uses at this moment: the healthy members, sized by all members."""
+    """A pool with the table that the data plane's fallback uses at this moment. Envoy's has the healthy members, and is
+    sized by all; NGINX's has all, and passes over those that are down."""
 
     pool: Pool
     members: tuple[Replica, ...]
@@ -25,14 +26,10 @@ class CompiledPool:
         members = tuple(r for r in pool.replicas if r.in_hash)
         newcomers = tuple(r for r in members if r.takes_new_sessions)
         by_id = {r.id: index for index, r in enumerate(members)}
-        hosts = [(r.id, r.weight) for r in members]
-        if pool.hash == "maglev":
-            return cls(pool, members, newcomers, by_id, Maglev(hosts))
-        sizes = [r.weight for r in pool.replicas]
-        return cls(pool, members, newcomers, by_id, Ring(hosts, minimum_ring_size(sizes)))
+        return cls(pool, members, newcomers, by_id, _table(pool, members))
 
     def owner(self, key: bytes) -> Replica | None:
-        """The replica that Envoy alone would choose."""
+        """The replica that the data plane alone would choose."""
         index = self.table.owner(key)
         return None if index is None else self.members[index]
 
@@ -43,6 +40,18 @@ class CompiledPool:
         """The replica if it is in the table, so fit to serve."""
         index = self.by_id.get(replica_id)
         return None if index is None else self.members[index]
+
+
+def _table(pool: Pool, members: Sequence[Replica]) -> Table:
+    """What the data plane hashes with. Envoy's tables hold the members by id, NGINX's all servers by address."""
+    if pool.hash == "ketama":
+        servers = [r for r in pool.replicas if r.state is not State.JOINING] or pool.replicas
+        ups = [index for index, r in enumerate(servers) if r in members]
+        return Passing(Ketama([(r.address, r.weight) for r in servers]), ups)
+    hosts = [(r.id, r.weight) for r in members]
+    if pool.hash == "maglev":
+        return Maglev(hosts)
+    return Ring(hosts, minimum_ring_size([r.weight for r in pool.replicas]))
 
 
 @dataclass(frozen=True, slots=True)

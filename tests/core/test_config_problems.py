@@ -186,7 +186,7 @@ def test_a_key_outside_the_pools_is_refused(section, key, found, allowed):
         ),
         ("{a: {replicas: [{id: 'a b', address: 'h:1'}]}}", "pools.a.replicas[0].id", '"a b"', REPLICA_ID),
         ("{a: {replicas: [{id: \"a\\n\", address: 'h:1'}]}}", "pools.a.replicas[0].id", '"a\\n"', REPLICA_ID),
-        (f"{{a: {{hash: random, replicas: [{REPLICA}]}}}}", "pools.a.hash", '"random"', "ring or maglev"),
+        (f"{{a: {{hash: random, replicas: [{REPLICA}]}}}}", "pools.a.hash", '"random"', "ring or maglev or ketama"),
         (f"{{a: {{served_name: , replicas: [{REPLICA}]}}}}", "pools.a.served_name", "nothing", MODEL_NAME),
         (f"{{a: {{served_name: '', replicas: [{REPLICA}]}}}}", "pools.a.served_name", '""', MODEL_NAME),
         (f"{{a: {{aliases: [é], replicas: [{REPLICA}]}}}}", "pools.a.aliases[0]", '"\\u00e9"', MODEL_NAME),

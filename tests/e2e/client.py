@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
 USER = [{"role": "user", "content": "hello"}]
@@ -73,3 +73,12 @@ async def many(port: int, messages: list[bytes], at_once: int, timeout_s: float 
             return await ask(port, message, timeout_s)
 
     return await asyncio.gather(*map(one, messages))
+
+
+async def eventually(holds: Callable[[], Awaitable[bool]], what: str, tries: int = 100, pause_s: float = 0.2) -> None:
+    """Asks again and again, for a test that must not wait for ever."""
+    for _ in range(tries):
+        if await holds():
+            return
+        await asyncio.sleep(pause_s)
+    raise AssertionError(f"waited for {what}")

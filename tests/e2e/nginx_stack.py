@@ -7,10 +7,12 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 
+import httpx
 from e2e.stack import HOMING, Processes, SimulatedPool, answers, free_ports, replica_ids, until
 
 NJS_MODULE = "/usr/lib/nginx/modules/ngx_http_js_module.so"
@@ -24,7 +26,10 @@ class NginxStack:
     port: int
     replica_ports: dict[str, int]
     njs: bool = True
-    extra: str = ""
+    extra: Mapping[str, object] = field(default_factory=dict)
+    pickers: tuple[str, ...] = ()
+    """The first decides, the second is its standby."""
+    log_ports: dict[str, int] = field(default_factory=dict)
 
     @property
     def url(self) -> str:
@@ -42,16 +47,21 @@ class NginxStack:
             pool.id: {
                 "served_name": pool.served_name,
                 "aliases": list(pool.aliases),
+                "hash": pool.hash,
+                **pool.settings,
                 "replicas": [{"id": r, "address": f"127.0.0.1:{self.replica_ports[r]}"} for r in replica_ids(pool)],
             }
             for pool in self.pools
         }
-        settings = {"listen": f"127.0.0.1:{self.port}", "expose_decisions": True, "pools": pools}
-        (self.directory / "homing.yaml").write_text(json.dumps(settings) + self.extra)
+        settings = {"listen": f"127.0.0.1:{self.port}", "expose_decisions": True, "pools": pools, **self.extra}
+        (self.directory / "homing.yaml").write_text(json.dumps(settings))  # JSON is YAML
 
     def render(self) -> None:
         flags = ("--out", str(self.directory), "--access-log", str(self.directory / "access.log"))
         flags += ("--njs-module", NJS_MODULE) if self.njs else ("--no-njs",)
+        for option, name in zip(("--picker", "--standby"), self.pickers, strict=False):
+            flags += (option, self.socket(name, "http"), "--log", f"127.0.0.1:{self.log_ports[name]}")
+        flags += ("--budget-ms", "500")  # the machine of a test is busier than a gateway should be
         command = (*HOMING, "render", "nginx", "-c", str(self.directory / "homing.yaml"), *flags)
         subprocess.run(command, check=True)
 
@@ -60,12 +70,38 @@ class NginxStack:
         path = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin")
         assert path is not None, "nginx is not installed"
         directives = f"pid {self.directory}/nginx.pid; error_log stderr warn;"
+        if os.geteuid() == 0:  # its workers would be nobody, who may not enter the test's directory
+            directives += " user root;"
         return (path, "-e", "stderr", "-c", str(self.directory / "nginx.conf"), "-g", directives)
 
     def start_replica(self, pool: SimulatedPool, replica_id: str) -> None:
         listen = f"127.0.0.1:{self.replica_ports[replica_id]}"
         argv = ("sim", "--listen", listen, "--id", replica_id, "--model", pool.served_name, *pool.sim_flags)
         self.processes.start(replica_id, (*HOMING, *argv))
+
+    def socket(self, picker: str, kind: str) -> str:
+        return f"unix:{self.directory}/{picker}-{kind}.sock"
+
+    def start_picker(self, name: str) -> None:
+        addresses = ("--listen", self.socket(name, "grpc"), "--http", self.socket(name, "http"))
+        log = ("--nginx-log", f"127.0.0.1:{self.log_ports[name]}")
+        file = ("-c", str(self.directory / "homing.yaml"), "--name", name)
+        self.processes.start(name, (*HOMING, "ext-proc", *file, *addresses, *log))
+
+    def picker(self, name: str, path: str) -> str | None:
+        """What a picker's HTTP port answers; None if it does not, or not with 200."""
+        transport = httpx.HTTPTransport(uds=self.socket(name, "http").removeprefix("unix:"))
+        with httpx.Client(transport=transport, timeout=2) as client:
+            try:
+                answer = client.get(f"http://picker{path}")
+            except httpx.HTTPError:
+                return None
+        return answer.text if answer.status_code == 200 else None
+
+    def metric(self, name: str, picker: str = "picker") -> float:
+        """The sum of a picker's samples of that name."""
+        lines = (self.picker(picker, "/metrics") or "").splitlines()
+        return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.partition(" ")[0].partition("{")[0] == name)
 
     def start(self) -> None:
         self.write_file()
@@ -75,6 +111,9 @@ class NginxStack:
                 self.start_replica(pool, replica_id)
         replicas = [f"http://127.0.0.1:{port}/health" for port in self.replica_ports.values()]
         until(lambda: all(map(answers, replicas)), what="the replicas")
+        for name in self.pickers:
+            self.start_picker(name)
+        until(lambda: all(self.picker(name, "/readyz") for name in self.pickers), what="the pickers")
         *arguments, directives = self.command
         environment = ("env", f"HOMING_SECRET={SECRET}")
         self.processes.start("nginx", (*environment, *arguments, f"daemon off; {directives}"))
@@ -83,13 +122,20 @@ class NginxStack:
 
 @contextlib.contextmanager
 def nginx_stack(
-    directory: Path, pools: tuple[SimulatedPool, ...], njs: bool = True, extra: str = ""
+    directory: Path,
+    pools: tuple[SimulatedPool, ...],
+    njs: bool = True,
+    extra: Mapping[str, object] = MappingProxyType({}),
+    pickers: tuple[str, ...] = (),
 ) -> Iterator[NginxStack]:
     """Started and ready; everything is ended at the end."""
     directory.mkdir(parents=True, exist_ok=True)
     names = [r for pool in pools for r in replica_ids(pool)]
-    port, *replicas = free_ports(1 + len(names))
-    stack = NginxStack(Processes(directory), pools, port, dict(zip(names, replicas, strict=True)), njs, extra)
+    port, *ports = free_ports(1 + len(names) + len(pickers))
+    replicas, logs = ports[: len(names)], dict(zip(pickers, ports[len(names) :], strict=True))
+    stack = NginxStack(
+        Processes(directory), pools, port, dict(zip(names, replicas, strict=True)), njs, extra, pickers, logs
+    )
     try:
         stack.start()
         yield stack

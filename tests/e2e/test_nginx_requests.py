@@ -1,8 +1,9 @@
-"""The table of requests of the Envoy data plane, against NGINX alone with njs."""
+"""The table of requests of the Envoy data plane, against NGINX alone (with njs), and with pickers."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import httpx
 import pytest
@@ -21,9 +22,10 @@ WITH_PICKER = {"an id in the body", "a conversation in the body"}
 """NGINX alone reads ids in headers only: these begin new sessions."""
 
 
-@pytest.fixture(scope="module")
-def nginx(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NginxStack]:
-    with nginx_stack(tmp_path_factory.mktemp("n"), POOLS) as stack:
+@pytest.fixture(scope="module", params=[(), ("picker", "standby")], ids=["alone", "with pickers"])
+def nginx(request: pytest.FixtureRequest, short_directory: Path) -> Iterator[NginxStack]:
+    directory = short_directory / f"nginx-{len(request.param)}"
+    with nginx_stack(directory, POOLS, pickers=request.param) as stack:
         yield stack
 
 
@@ -42,8 +44,10 @@ def test_request(nginx: NginxStack, case: Case) -> None:
         assert answer.json()["model"] == case.served
     if case.error is not None:
         assert (answer.json()["error"]["message"], answer.json()["error"]["code"]) == (case.error, case.status)
-    if case.session is not None and case.name not in WITH_PICKER:
+    if case.session is not None and (nginx.pickers or case.name not in WITH_PICKER):
         assert answer.headers["x-session-id"] == case.session
+    if case.decisions:
+        assert answer.headers["x-homing-decision"] in (case.decisions if nginx.pickers else ("hash",))
 
 
 def test_models_are_listed_by_nginx_alone(nginx: NginxStack) -> None:
