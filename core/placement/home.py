@@ -17,7 +17,7 @@ from homing.core.history import History
 from homing.core.placement import filters
 from homing.core.placement.asked import Asked, There
 from homing.core.placement.load import Load, Place
-from homing.core.placement.minting import looks_minted, mint
+from homing.core.placement.minting import Shard, looks_minted, mint
 from homing.core.placement.pools import CompiledPool
 from homing.core.placement.prefix import NoPrefixes, PrefixIndex
 from homing.core.placement.weighing import Scales
@@ -100,7 +100,7 @@ class Placer:
     `break_tie` picks an index below n, at random in production.
     """
 
-    __slots__ = ("_secret", "chains", "homes", "load", "prefixes", "scales")
+    __slots__ = ("_secret", "chains", "homes", "load", "prefixes", "scales", "shard")
 
     def __init__(
         self,
@@ -116,6 +116,8 @@ class Placer:
         self.load = load
         self.prefixes = prefixes or NoPrefixes()
         self.scales = Scales(load, break_tie)
+        self.shard: Shard | None = None
+        """Where several pickers share out the sessions: new ids come back to this one."""
         self._secret = secret
 
     def place(self, pool: CompiledPool, arrival: Arrival, now: float) -> Decision | None:
@@ -315,7 +317,7 @@ class Placer:
         self, pool: CompiledPool, key: SessionKey, asked: Asked, there: There, now: float, reason: Reason = Reason.NEW
     ) -> Decision:
         """An id whose hash is `there`, so that the next turn needs no memory, nor a picker."""
-        minted = mint(key.session, key.prefix, pool.table, pool.by_id[there.replica.id])
+        minted = mint(key.session, key.prefix, pool.table, pool.by_id[there.replica.id], shard=self.shard)
         named = key.named(minted if minted is not None else key.session)
         digest = named.digest(pool.pool.id, self._secret)
         if minted is None and reason is Reason.NEW:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from homing.core.hashing import Ketama, Maglev, Ring
-from homing.core.placement.minting import MAX_TRIES, Shard, mint
+from homing.core.placement.minting import MAX_TRIES, SHARD_TRIES, Shard, mint
 
 HOSTS = [(f"gpu-{i}", 1) for i in range(8)]
 BASE = b"7f1c0d52-5b0e-4c6e-9d3c-1f7a5a1f2b3c"
@@ -68,6 +68,8 @@ def test_an_id_that_fits_the_replica_and_the_picker(picker: int):
         assert (table.owner(key), shard.table.owner(key)) == (host, picker)
 
 
-def test_an_id_that_fits_the_replica_alone_is_none():
-    nobody = Shard(Ring([], 1), 0)
-    assert mint(BASE, b"/", Ring(HOSTS, 800), 3, shard=nobody) is None
+def test_an_id_that_fits_no_picker_in_time_fits_the_replica():
+    nobody, table = Shard(Ring([], 1), 0), Ring(HOSTS, 800)
+    assert mint(BASE, b"/", table, 3, shard=nobody) == mint(BASE, b"/", table, 3)
+    assert mint(BASE, b"/", Turns(), SHARD_TRIES + 5, shard=nobody) == b"%s-%x" % (BASE, SHARD_TRIES + 5)
+    assert mint(BASE, b"/", Turns(), -1, shard=nobody) is None
