@@ -21,8 +21,17 @@ class Source:
 
     @classmethod
     def of(cls, pool_id: str, replica: Replica, engine: EngineConfig) -> Source:
+        """A data-parallel rank has the port of the first one plus its number (vLLM's offset_endpoint_port)."""
         host = replica.address.rpartition(":")[0]
-        events, replay = (text.replace("{host}", host).replace("{id}", replica.id) for text in engine.endpoints)
+
+        def at(endpoint: str) -> str:
+            filled = endpoint.replace("{host}", host).replace("{id}", replica.id)
+            if not replica.rank or not filled.startswith("tcp://"):
+                return filled
+            base, _, port = filled.rpartition(":")
+            return f"{base}:{int(port) + replica.rank}"
+
+        events, replay = map(at, engine.endpoints)
         return cls((pool_id, replica.id), events, replay)
 
 

@@ -269,6 +269,10 @@ class Picker:
 
     def engine_told(self, place: Place, counters: Counters, before: Counters | None) -> None:
         """A replica's engine was asked for its counters."""
+        if counters.restarted(before):
+            self.placer.prefixes.forget(place)
+        if self._prefixes is not None and counters.cache_tokens:
+            self._prefixes.index.resize(place, int(counters.cache_tokens))
         queried, found = counters.since(before)
         self.placer.scales.engine_told(
             place,

@@ -26,11 +26,15 @@ class Counters:
     found: float = 0.0
     cache_tokens: float | None = None
 
+    def restarted(self, before: Counters | None) -> bool:
+        """Whether it counts less than before: another life of the engine, with an empty cache."""
+        return before is not None and self.queried < before.queried
+
     def since(self, before: Counters | None) -> tuple[float, float]:
         """Tokens queried and found since then; an engine that counts less than before has restarted."""
         if before is None:
             return 0.0, 0.0
-        if self.queried < before.queried:
+        if self.restarted(before):
             return self.queried, self.found
         return self.queried - before.queried, self.found - before.found
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -41,6 +42,12 @@ def ask(stack: StaticStack, system: str, user: str) -> str:
     return answer.headers["x-homing-replica"]
 
 
+def counted(stack: StaticStack, name: str) -> float:
+    """Of all engines together."""
+    texts = [httpx.get(f"http://127.0.0.1:{p}/metrics", trust_env=False).text for p in stack.replica_ports.values()]
+    return sum(float(n) for text in texts for n in re.findall(rf"^vllm:{name}{{.*}} (\S+)$", text, re.MULTILINE))
+
+
 def blocks(stack: StaticStack, replica: str, picker: str = "picker") -> float:
     return stack.metric("homing_prefix_blocks", picker, replica=replica)
 
@@ -67,3 +74,15 @@ def test_every_picker_knows_the_blocks_of_each_replica_until_it_restarts(stack: 
     stack.processes.kill(home)
     stack.start_replica(stack.pools[0], home)
     until(lambda: blocks(stack, home) == 0, what="a cold replica")
+
+
+def test_a_tenants_users_are_served_where_its_prompt_is(stack: StaticStack) -> None:
+    """Six tenants, five users each, who come in turns and name no session."""
+    served: dict[int, list[str]] = {tenant: [] for tenant in range(6)}
+    for user in range(5):
+        for tenant, by in served.items():
+            by.append(ask(stack, f"You work for tenant {tenant}. " + "Be kind and brief. " * 1200, f"I am {user}"))
+    assert [len(set(by)) for by in served.values()] == [1] * 6
+    assert len({by[0] for by in served.values()}) == 3
+    reused, asked = counted(stack, "prefix_cache_hits_total"), counted(stack, "prefix_cache_queries_total")
+    assert reused / asked > 0.75  # all but the first of five, and what is each user's own

@@ -205,16 +205,20 @@ async def test_a_replica_that_leaves_is_not_listened_to(tmp_path: Path):
             await until(lambda: listening.blocks.noted == 0)
 
 
-def test_endpoints_are_made_of_the_replicas_host_and_id():
+def test_endpoints_are_made_of_the_replicas_host_id_and_rank():
     prefixes = Prefixes(Index())
     urls = "engine: {kv_events: 'tcp://{host}:5557', replay: 'ipc:///run/{id}'}"
     file = (
         f"pools: {{p: {{{urls}, replicas: [{{id: a, address: 'h:1'}}]}}, q: {{replicas: [{{id: b, address: 'i:1'}}]}}}}"
     )
-    prefixes.adopt(Fleet((Pool("p", "m", replicas=(REPLICA, Replica("b", "[fd00::1]:8000"))), Pool("q", "n"))))
+    ranks = tuple(Replica(f"c-{rank}", "10.0.0.3:8000", rank=rank) for rank in (0, 2))
+    replicas = (REPLICA, Replica("b", "[fd00::1]:8000"), *ranks)
+    prefixes.adopt(Fleet((Pool("p", "m", replicas=replicas), Pool("q", "n"))))
     assert prefixes.sources == frozenset()
     prefixes.configure(parse(file, "f"))
     assert prefixes.sources == {
         Source(("p", "a"), "tcp://10.0.0.1:5557", "ipc:///run/a"),
         Source(("p", "b"), "tcp://[fd00::1]:5557", "ipc:///run/b"),
+        Source(("p", "c-0"), "tcp://10.0.0.3:5557", "ipc:///run/c-0"),
+        Source(("p", "c-2"), "tcp://10.0.0.3:5559", "ipc:///run/c-2"),
     }

@@ -10,6 +10,7 @@ from homing.core.chains import Chains
 from homing.core.config import parse
 from homing.core.fleet import DrainChanged, Fleet, HealthChanged, Pool, Replica
 from homing.core.history import read
+from homing.core.placement.counters import Counters
 from homing.core.placement.home import Placer
 from homing.core.placement.load import Load
 from homing.core.prefix.index import Index
@@ -19,6 +20,7 @@ from homing.ext_proc.events import RequestBodyReceived, RequestHeadersReceived
 from homing.ext_proc.exchange import Exchange
 from homing.ext_proc.metrics import Ttft
 from homing.ext_proc.picker import Picker
+from homing.ext_proc.prefixes import Prefixes
 
 REPLICAS = tuple(Replica(f"gpu-{i}", f"10.0.0.{i}:8000") for i in range(3))
 FLEET = Fleet((Pool("p", "served", replicas=REPLICAS),))
@@ -27,8 +29,9 @@ FILE = "pools: {p: {replicas: [{id: a, address: 'h:1'}]}}"
 
 
 def picker() -> Picker:
-    placer = Placer(Homes(100.0, 1000), Chains(100.0, 1000), Load(), b"secret", lambda n: 0, Index())
-    made = Picker(placer, lambda: 0.0, Ttft(CollectorRegistry()))
+    prefixes = Prefixes(Index())
+    placer = Placer(Homes(100.0, 1000), Chains(100.0, 1000), Load(), b"secret", lambda n: 0, prefixes.index)
+    made = Picker(placer, lambda: 0.0, Ttft(CollectorRegistry()), prefixes=prefixes)
     config = parse(FILE, "homing.yaml")
     made.configure(config)
     made.adopt(FLEET)
@@ -67,3 +70,21 @@ def test_a_replica_that_stopped_answering_is_taken_to_be_cold():
     making.adopt(FLEET.apply(HealthChanged("p", replica, False)))
     making.adopt(FLEET)
     assert making.placer.prefixes.held("p", prompt(making), 0.0) == {}
+
+
+def test_an_engine_whose_counters_fall_is_cold():
+    making = picker()
+    replica = ask(making)
+    before = Counters(queried=1000)
+    making.engine_told(("p", replica), Counters(queried=1200), before)
+    assert making.placer.prefixes.held("p", prompt(making), 0.0) != {}
+    making.engine_told(("p", replica), Counters(queried=10), before)
+    assert making.placer.prefixes.held("p", prompt(making), 0.0) == {}
+
+
+def test_a_replica_holds_no_more_than_its_engine_says_that_fits():
+    making = picker()
+    replica = ask(making)
+    asked = prompt(making)
+    making.engine_told(("p", replica), Counters(cache_tokens=float(asked.tokens[0])), None)
+    assert making.placer.prefixes.held("p", asked, 0.0) == {replica: asked.tokens[0]}
