@@ -122,6 +122,7 @@ def _picker(installation: Installation, name: str) -> Child:
             *("--listen", installation.socket(name), "--http", installation.http_socket(name)),
             *("--control", f"http://{installation.config.api}"),
             *_each("--sibling", map(installation.http_socket, siblings)),
+            *_each("--shard", map(installation.socket, installation.picker_names())),
         ),
         Answers(installation.http_socket(name), "/readyz"),
         env={**PYTHON_ENV, VARIABLE: installation.secret},

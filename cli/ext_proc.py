@@ -48,6 +48,13 @@ from homing.cli.config_file import config_option, load
     metavar="ADDR",
     help="The --http address of another picker of this gateway, which shares what it knows; may be repeated.",
 )
+@click.option(
+    "--shard",
+    "shards",
+    multiple=True,
+    metavar="ADDR",
+    help="The --listen address of each picker that Envoy shares the sessions out to, this one's too; may be repeated.",
+)
 def command(
     config_path: str,
     listen: str,
@@ -57,6 +64,7 @@ def command(
     name: str,
     transport: Literal["h2", "grpc"],
     siblings: tuple[str, ...],
+    shards: tuple[str, ...],
 ) -> None:
     """Run one picker: it decides where each request goes.
 
@@ -66,6 +74,8 @@ def command(
     checked(http_address, "--http")
     for sibling in siblings:
         checked(sibling, "--sibling")
+    for shard in shards:
+        checked(shard, "--shard")
     log_address = datagrams(nginx_log, "--nginx-log") if nginx_log else None
     config = load(config_path)
 
@@ -86,7 +96,7 @@ def command(
         logging.getLogger(noisy).setLevel(logging.WARNING)
     # says so for every session id that is not UTF-8, and shows it
     logging.getLogger("grpc._cython.cygrpc").setLevel(logging.CRITICAL)
-    options = Options(Path(config_path), listen, http_address, control, name, transport, siblings, log_address)
+    options = Options(Path(config_path), listen, http_address, control, name, transport, siblings, log_address, shards)
     try:
         uvloop.run(run(config, options))
     except SharingError as error:

@@ -36,6 +36,7 @@ from homing.ext_proc.pins.secret import SharedSecret
 from homing.ext_proc.pins.sharing import Sharing, pins_url, shared_secret
 from homing.ext_proc.prefix_metrics import PrefixCollector
 from homing.ext_proc.prefixes import Prefixes
+from homing.ext_proc.sharding import shard
 from homing.ext_proc.transport import Transport
 
 GRACE_S = 1.0
@@ -47,7 +48,8 @@ log = logging.getLogger(__name__)
 @dataclass(frozen=True, slots=True)
 class Options:
     """Addresses are `unix:/path` or `host:port`. `control`: the URL of the control service, or None.
-    `nginx_log`: where NGINX's access log comes in; with it the HTTP port decides for NGINX."""
+    `nginx_log`: where NGINX's access log comes in; with it the HTTP port decides for NGINX. `shards`: where the pickers
+    listen among which Envoy shares out the sessions."""
 
     file: Path
     listen: str
@@ -57,6 +59,7 @@ class Options:
     transport: Literal["h2", "grpc"] = "h2"
     siblings: tuple[str, ...] = ()
     nginx_log: Address | None = None
+    shards: tuple[str, ...] = ()
 
 
 def time_of_day() -> Callable[[], float]:
@@ -102,6 +105,7 @@ async def run(config: Config, options: Options) -> None:
     prefixes = Prefixes(Index())
     clock, secret = time_of_day(), shared_secret(config.sessions, options.file)
     picker = build_picker(config, registry, prefixes, secret.sessions(), clock)
+    picker.placer.shard = shard(options.shards, options.listen)
     sharing = build_sharing(config, options, picker, secret, clock)
     registry.register(PinsCollector(sharing.counts))
     transport = _transport(options, picker)

@@ -90,6 +90,7 @@ async def test_processes_and_their_arguments(tmp_path: Path) -> None:
         *("--listen", f"unix:{run}/standby.sock", "--http", f"unix:{run}/standby-http.sock"),
         *("--control", "http://127.0.0.1:8600"),
         *("--sibling", f"unix:{run}/picker-0-http.sock", "--sibling", f"unix:{run}/picker-1-http.sock"),
+        *("--shard", f"unix:{run}/picker-0.sock", "--shard", f"unix:{run}/picker-1.sock"),
     )
 
 

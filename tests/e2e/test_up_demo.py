@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Protocol
+from urllib.request import urlopen
 
 import pytest
 
@@ -239,7 +240,23 @@ def test_two_pickers_and_a_standby_take_part(traces: Traces, file: Path) -> None
             "picker-1",
             "standby",
         ]
-        pasted(running.curls()[0])
+        first, second = running.curls()
+        for _ in range(12):
+            pasted(second, pasted(first)["x-session-id"])
+        begun, at_home = (decided(file, reason) for reason in ("new", "home"))
+        assert begun == at_home  # each picker's sessions came back to it
+        assert sorted(begun) == ["picker-0", "picker-1"]
+        assert sum(begun.values()) == 12
+
+
+def decided(file: Path, reason: str) -> dict[str, float]:
+    """How many requests each picker placed for that reason."""
+    api = re.search(r"^api: (\S+)$", file.read_text(), re.MULTILINE)
+    assert api is not None
+    with urlopen(f"http://{api[1]}/metrics", timeout=WAIT_S) as answer:
+        samples = re.findall(r"^homing_decisions_total\{(.*)\} (\S+)$", answer.read().decode(), re.MULTILINE)
+    labelled = [(dict(re.findall(r'(\w+)="([^"]*)"', labels)), float(value)) for labels, value in samples]
+    return {labels["picker"]: value for labels, value in labelled if labels["reason"] == reason}
 
 
 def refused(traces: Traces, *arguments: str) -> list[str]:
