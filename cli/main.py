@@ -14,6 +14,7 @@ COMMANDS = {
     "sim": "Run one simulated vLLM replica.",
     "status": "Show pools, replicas, drains and Envoys.",
     "sessions": "Show where sessions live, or end one.",
+    "explain": "Say where a session's next turn would go, and why.",
     "drain": "Let a replica finish its sessions, then leave.",
     "undrain": "Take a drain back.",
     "plan": "Say what a change of replicas would move.",

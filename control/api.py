@@ -12,7 +12,7 @@ from fastapi.responses import JSONResponse
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry
 
 from homing import __version__
-from homing.control import api_drains, api_plan, api_replicas, api_sessions
+from homing.control import api_drains, api_explain, api_plan, api_replicas, api_sessions
 from homing.control.ads_server import AdsServer
 from homing.control.api_models import FleetView, Health, Readiness, XdsView
 from homing.control.api_plan import Census
@@ -59,6 +59,7 @@ def create_app(parts: Parts) -> FastAPI:
     app.include_router(api_drains.routes(parts.membership, parts.drains, parts.audit))
     app.include_router(api_plan.routes(parts.membership, parts.census))
     app.include_router(api_sessions.routes(parts.sessions, parts.audit))
+    app.include_router(api_explain.routes(parts.sessions))
     app.include_router(template_routes(parts.templates))
     app.include_router(api_replicas.routes(parts.membership, parts.registrations, parts.sources, parts.audit))
     app.include_router(_operations_routes(parts))

@@ -12,6 +12,7 @@ import msgspec
 
 from homing.control.picker_http import TIMEOUT_S, client, fetch
 from homing.core.known import Known, KnownSessions
+from homing.core.placement.explain import Receipt
 
 MAX_BYTES = 4 << 20
 
@@ -49,6 +50,13 @@ class PickerSessions:
     async def look_up(self, session: str, tenant: str, pool: str) -> Answers:
         return await self._ask("GET", {"session": session, "tenant": tenant, "pool": pool})
 
+    async def receipts(self, session: str, tenant: str, model: str, pool: str) -> dict[str, tuple[Receipt, ...] | None]:
+        """By the pickers' names; None for one that did not answer. Each decides by what it knows itself."""
+        query = {"session": session, "tenant": tenant, "model": model, "pool": pool}
+        path = f"/explain?{urlencode({name: value for name, value in query.items() if value})}"
+        asking = (fetch(each, path, self._timeout_s, MAX_BYTES) for each in self._clients.values())
+        return {name: _receipts(body) for name, body in zip(self._clients, await asyncio.gather(*asking), strict=True)}
+
     async def close(self, session: str, tenant: str, pool: str) -> Answers:
         """Where it lived."""
         return await self._ask("DELETE", {"session": session, "tenant": tenant, "pool": pool})
@@ -64,6 +72,13 @@ class PickerSessions:
             return None if body is None else msgspec.json.decode(body, type=KnownSessions)
         except msgspec.DecodeError:
             return None
+
+
+def _receipts(body: bytes | None) -> tuple[Receipt, ...] | None:
+    try:
+        return None if body is None else msgspec.json.decode(body, type=tuple[Receipt, ...])
+    except msgspec.DecodeError:
+        return None
 
 
 def merged(answers: list[KnownSessions | None]) -> Answers:

@@ -8,6 +8,7 @@ import signal
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from random import Random
 from typing import Literal
@@ -25,7 +26,7 @@ from homing.core.placement.home import Placer
 from homing.core.placement.load import Load
 from homing.core.prefix.index import Index
 from homing.core.session import Homes
-from homing.ext_proc import decide, http, residents, sessions
+from homing.ext_proc import decide, http, receipts, residents, sessions
 from homing.ext_proc.engines import Engines, HttpAsk
 from homing.ext_proc.exchange import Exchange
 from homing.ext_proc.feed import Feed, follow
@@ -113,7 +114,8 @@ async def run(config: Config, options: Options) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, ended.set)
-    own = (*residents.routes(picker, clock), *sessions.routes(picker, clock), *sharing.routes())
+    asked = (module.routes(picker, clock) for module in (residents, sessions, receipts))
+    own = (*chain.from_iterable(asked), *sharing.routes())
     async with decide.for_nginx(picker, options.nginx_log, clock) as for_nginx:
         routes = (*own, *for_nginx)
         server = HttpServer(http.app(registry, lambda: None if picker.version else "no fleet yet", routes))

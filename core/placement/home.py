@@ -123,12 +123,12 @@ class Placer:
     def place(self, pool: CompiledPool, arrival: Arrival, now: float) -> Decision | None:
         """None when no replica is fit: then Envoy's panic decides. Does not count the request as in flight."""
         if not arrival.given:
-            asked = self._asked(pool, arrival, now)
+            asked = self.asked(pool, arrival, now)
             asked.begins = True
             weighed = self.scales.weigh(pool, asked, now)
             return self._begin(pool, arrival.key, asked, self.scales.least(weighed), now) if weighed else None
         digest = arrival.key.digest(pool.pool.id, self._secret)
-        asked = self._asked(pool, arrival, now, digest)
+        asked = self.asked(pool, arrival, now, digest)
         reason, there = self._resident(pool, arrival.key, asked, digest, now)
         return self._settle(pool, reason, there, asked, arrival.key.text, digest, now) if there is not None else None
 
@@ -137,7 +137,7 @@ class Placer:
     ) -> tuple[Recognition, Decision | None]:
         """For a client that sends no id: where its earlier turns were served. None as in `place`."""
         recognition, known = self.chains.look_up(history, now)
-        asked = self._asked(pool, arrival, now)
+        asked = self.asked(pool, arrival, now)
         residents = [replica_id for replica_id in known if pool.member(replica_id) is not None]
         if residents:
             asked.home = residents[0]
@@ -177,7 +177,7 @@ class Placer:
     def place_with(self, pool: CompiledPool, arrival: Arrival, holder: Replica, now: float) -> Decision:
         """A turn of a session that only `holder` can serve: the session lives there from now on."""
         digest = arrival.key.digest(pool.pool.id, self._secret) if arrival.given else None
-        asked = self._asked(pool, arrival, now, digest)
+        asked = self.asked(pool, arrival, now, digest)
         there = self.scales.there(pool.pool.id, holder, asked, now)
         if digest is None:
             return self._begin(pool, arrival.key, asked, there, now, Reason.RESPONSE)
@@ -233,7 +233,7 @@ class Placer:
         self._remember(pool.pool.id, replica_id, tokens, ref.digest, now, None)
         return True
 
-    def _asked(self, pool: CompiledPool, arrival: Arrival, now: float, digest: bytes | None = None) -> Asked:
+    def asked(self, pool: CompiledPool, arrival: Arrival, now: float, digest: bytes | None = None) -> Asked:
         """The request in tokens, with the session's home where it has one that is fit for it. Changes nothing."""
         pool_id = pool.pool.id
         learned = self.scales.learned(pool_id)
@@ -294,7 +294,7 @@ class Placer:
             there = self.scales.least(self.scales.weigh(pool, asked, now))
             return (known if there.replica.id == asked.home else Reason.LEFT), there
         if home_id is not None:
-            return Reason.MOVED, self._refuge(pool, key, asked, digest, now)
+            return Reason.MOVED, self.refuge(pool, key, asked, digest, now)
         weighed = self.scales.weigh(pool, asked, now)
         if not weighed:
             return Reason.HASH, None
@@ -302,7 +302,7 @@ class Placer:
         owner = pool.owner(key.text)
         return (Reason.HASH if owner is not None and there.replica.id == owner.id else Reason.PLACED), there
 
-    def _refuge(self, pool: CompiledPool, key: SessionKey, asked: Asked, digest: bytes, now: float) -> There | None:
+    def refuge(self, pool: CompiledPool, key: SessionKey, asked: Asked, digest: bytes, now: float) -> There | None:
         """Where a session goes that lost its home: not by cost but by the hash, so that all agree. Envoy has been
         retrying at the heir since the home failed, so the session may live there already."""
         heir = pool.member(self.homes.heir(digest) or "")

@@ -124,8 +124,9 @@ class Scales:
             s.leave_tokens + s.leave_factor * asked.home_cached
         )
 
-    def weigh(self, pool: CompiledPool, asked: Asked, now: float) -> list[Weighed]:
-        """Everybody who may take the request, in no order; empty when nobody can serve it."""
+    def weigh(self, pool: CompiledPool, asked: Asked, now: float, *, learn: bool = True) -> list[Weighed]:
+        """Everybody who may take the request, in no order; empty when nobody can serve it. Not to `learn` the pool's
+        mean speed from it leaves all as it was."""
         pool_id = pool.pool.id
         candidates = [self.there(pool_id, r, asked, now) for r in self._candidates(pool, asked)]
         able = filters.newcomers(asked, (t for t in candidates if t.replica.id != asked.home))
@@ -133,22 +134,13 @@ class Scales:
         if not able:
             return []
         learned = self.learned(pool_id)
-        self._pace(learned, able)
+        mean = _pace(able)
+        if learn:
+            learned.prefill_tokens_per_s = mean
         others = [t.waiting for t in able if t.replica.id != asked.home]
         asked.crowd = sum(others) / max(learned.work, 1.0) / max(len(others), 1)
         asked.fewest_sessions = min(t.sessions / t.speed for t in able)
         return [Weighed(t, cost.total(asked, t)) for t in able]
-
-    @staticmethod
-    def _pace(learned: Learned, able: Sequence[There]) -> None:
-        """Speeds against the mean of those that are weighed; that mean is kept. What is learned of a speed is rough, so
-        a difference counts only as far as it goes beyond DOUBT."""
-        mean = sum(t.speed / t.replica.weight for t in able) / len(able)
-        for there in able:
-            pace = there.speed / there.replica.weight / mean
-            doubted = min(1.0, pace * DOUBT) if pace < 1.0 else max(1.0, pace / DOUBT)
-            there.speed = doubted * there.replica.weight
-        learned.prefill_tokens_per_s = mean
 
     def least(self, weighed: Sequence[Weighed]) -> There:
         """The cheapest; one of them at random where there are several."""
@@ -196,6 +188,17 @@ class Scales:
         if (held := asked.held) is not None:
             chosen.update(sorted(held, key=held.__getitem__, reverse=True)[:size])
         return [replica for name in chosen if (replica := pool.member(name)) is not None]
+
+
+def _pace(able: Sequence[There]) -> float:
+    """Sets speeds against the mean of those that are weighed, which it returns, in tokens per second for each unit of
+    weight. What is learned of a speed is rough, so a difference counts only as far as it goes beyond DOUBT."""
+    mean = sum(t.speed / t.replica.weight for t in able) / len(able)
+    for there in able:
+        pace = there.speed / there.replica.weight / mean
+        doubted = min(1.0, pace * DOUBT) if pace < 1.0 else max(1.0, pace / DOUBT)
+        there.speed = doubted * there.replica.weight
+    return mean
 
 
 DEFAULTS = Settings()
