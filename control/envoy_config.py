@@ -28,7 +28,13 @@ if TYPE_CHECKING:
 
 Json = str | int | float | bool | None | Sequence["Json"] | Mapping[str, "Json"]
 
-ERROR_TYPES = ((400, "BadRequestError"), (404, "NotFoundError"), (413, "BadRequestError"), (503, "ServiceUnavailable"))
+ERROR_TYPES = (
+    (400, "BadRequestError"),
+    (404, "NotFoundError"),
+    (413, "BadRequestError"),
+    (429, "RateLimitError"),
+    (503, "ServiceUnavailable"),
+)
 ADS_SOURCE: Json = {"ads": {}, "resource_api_version": "V3"}
 
 

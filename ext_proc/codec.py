@@ -90,8 +90,12 @@ def encode(answer: Answer) -> bytes:
             response.response_trailers.SetInParent()
         case OtherAnswer(kind):
             getattr(response, kind).SetInParent()
-        case Reject(status, message):
+        case Reject(status, message, retry_after_s):
             response.immediate_response.status.code = status
+            if retry_after_s is not None:
+                option = response.immediate_response.headers.set_headers.add()
+                option.header.key, option.header.raw_value = "retry-after", b"%d" % retry_after_s
+                option.append_action = OVERWRITE
             response.immediate_response.body = message.encode()
             response.immediate_response.details = "homing"
     encoded: bytes = response.SerializeToString()

@@ -104,10 +104,11 @@ class OtherAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Reject:
-    """Ends the request here. Envoy puts the message into OpenAI's error shape."""
+    """Ends the request here. Envoy puts the message into OpenAI's error shape. `retry_after_s`: when to come again."""
 
     status: int
     message: str
+    retry_after_s: int | None = None
 
 
 Answer = HeadersAnswer | BodyAnswer | TrailersAnswer | OtherAnswer | Reject

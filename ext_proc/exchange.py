@@ -92,7 +92,8 @@ class Learner(Protocol):
 class Router(Protocol):
     """Decides about requests; the exchange only keeps the protocol."""
 
-    def route(self, request: RequestHeadersReceived) -> Routed | Reading[Routed]: ...
+    def route(self, request: RequestHeadersReceived) -> Routed | Reject | Reading[Routed | Reject]:
+        """Where it goes; a Reject where it is refused at once."""
 
     def learn(self, answer: ResponseHeadersReceived) -> Learner | None:
         """Who is to hear the body; None where the headers say all there is."""
@@ -155,7 +156,10 @@ class Exchange:
             return self._later(routed.wait, event, lambda: self._routed_to(resume(), event))
         return self._routed_to(routed, event)
 
-    def _routed_to(self, routed: Routed, event: RequestHeadersReceived) -> Answer:
+    def _routed_to(self, routed: Routed | Reject, event: RequestHeadersReceived) -> Answer:
+        if isinstance(routed, Reject):
+            self.stage = Stage.PLACED
+            return routed
         self._routed = routed
         want_body = routed.want_body and event.has_body
         self.stage = Stage.WANTS_BODY if want_body else Stage.PLACED

@@ -5,6 +5,7 @@ Everything here is synchronous and runs on one event loop; the fleet is replaced
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -22,7 +23,7 @@ from homing.core.placement.pools import EMPTY, CompiledFleet, CompiledPool
 from homing.core.prefix.prompt import Prompt
 from homing.core.session import KEY_ID_BYTES, SessionKey
 from homing.ext_proc.body import Bodies
-from homing.ext_proc.events import Event, Headers, RequestHeadersReceived, ResponseHeadersReceived
+from homing.ext_proc.events import Event, Headers, Reject, RequestHeadersReceived, ResponseHeadersReceived
 from homing.ext_proc.exchange import Reading, Stage
 from homing.ext_proc.learning import LEARN, SESSION, ResponseLearner, learn, lesson
 from homing.ext_proc.models import Models
@@ -119,7 +120,7 @@ class Picker:
             for key in [key for key in self.counts.outcomes if key[:2] == place]:
                 del self.counts.outcomes[key]
 
-    def route(self, request: RequestHeadersReceived) -> RoutedRequest | Reading[RoutedRequest]:
+    def route(self, request: RequestHeadersReceived) -> RoutedRequest | Reject | Reading[RoutedRequest | Reject]:
         if self.first_sight is not None and (wait := self._unread(request, self.first_sight)) is not None:
             return Reading(wait, lambda: self._route(request))
         return self._route(request)
@@ -140,7 +141,7 @@ class Picker:
         """The route rules where it leads to a cluster: own routes may choose by path and name no model."""
         return self.fleet.by_id.get(request.cluster) if request.cluster else self.fleet.pool_for(request.model)
 
-    def _route(self, request: RequestHeadersReceived) -> RoutedRequest:
+    def _route(self, request: RequestHeadersReceived) -> RoutedRequest | Reject:
         headers = request.headers
         pool = self._pool_of(request)
         key = self._session_key(headers)
@@ -161,6 +162,8 @@ class Picker:
             return RoutedRequest(self, pool, None, request.model, key, work, closing)
         if given:
             self.models.note(pool, key)
+        if request.has_body and not work.plan.observes and (refusal := self._overloaded(pool)) is not None:
+            return refusal
         learns = (lesson(SESSION, key.tenant),) if LEARN in headers else ()
         if key.session and request.has_body and path.partition(b"?")[0].endswith(responses.PATH):
             return ResponsesRequest(self, pool, request.model, key, given, work, closing, expires, learns)
@@ -266,6 +269,14 @@ class Picker:
         """Whether a request without a session is worth its body: one that has a conversation in it."""
         path = request.headers.get(":path", b"").partition(b"?")[0]
         return self._recognises and request.has_body and path.endswith(CONVERSATION_PATHS)
+
+    def _overloaded(self, pool: CompiledPool) -> Reject | None:
+        """Where the file asks for it, and every replica has more waiting than it allows."""
+        wait_s = self.placer.scales.overloaded(pool, self._clock())
+        if wait_s is None:
+            return None
+        self.counts.rejected["overload"] += 1
+        return Reject(429, "Every replica of this model has too much work waiting.", max(1, math.ceil(wait_s)))
 
     def engine_told(self, place: Place, counters: Counters, before: Counters | None) -> None:
         """A replica's engine was asked for its counters."""

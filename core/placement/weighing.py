@@ -7,6 +7,7 @@ of 32 random ones is among the best tenth with a probability of 0.97) and costs 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -123,6 +124,21 @@ class Scales:
         return speed >= SLOW and meter.waiting(now) + evicted <= speed * (
             s.leave_tokens + s.leave_factor * asked.home_cached
         )
+
+    def overloaded(self, pool: CompiledPool, now: float) -> float | None:
+        """Seconds until the replica that is first has worked off what is too much, if all have more waiting than
+        `reject_above_tokens`; None while one has not, or there is no such limit."""
+        limit = self.settings(pool.pool.id).reject_above_tokens
+        if limit <= 0 or not pool.members:
+            return None
+        soonest = math.inf
+        for replica in pool.newcomers or pool.members:
+            meter = self.meter(pool.pool.id, replica)
+            excess = meter.waiting(now) - limit
+            if excess <= 0:
+                return None
+            soonest = min(soonest, excess / meter.tokens_per_s)
+        return soonest
 
     def weigh(self, pool: CompiledPool, asked: Asked, now: float, *, learn: bool = True) -> list[Weighed]:
         """Everybody who may take the request, in no order; empty when nobody can serve it. Not to `learn` the pool's

@@ -263,3 +263,10 @@ def test_the_first_message_of_a_log_and_logs_of_other_kinds_hold_no_outcomes():
     first.identifier.log_name = "homing"
     tcp.tcp_logs.log_entry.add()
     assert decode_outcomes(first.SerializeToString()) == decode_outcomes(tcp.SerializeToString()) == []
+
+
+def test_a_refusal_says_when_to_come_again():
+    answer = ProcessingResponse.FromString(encode(Reject(429, "Too much.", retry_after_s=3))).immediate_response
+    assert answer.status.code == 429
+    (header,) = answer.headers.set_headers
+    assert (header.header.key, header.header.raw_value) == ("retry-after", b"3")

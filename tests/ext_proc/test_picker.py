@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from picking import FLEET, OTHER, POOL, REPLICAS, TABLE, Picking, dead, home
 
@@ -245,3 +247,27 @@ def test_the_beginning_of_a_long_id_is_its_key(picking: Picking):
     owner = TABLE.owner(b"acme/" + long[:256])
     assert owner is not None
     assert told["x-gateway-destination-endpoint"].startswith(owner.address.encode())
+
+
+OVERLOAD = (
+    "pools: {p: {served_name: served, placement: {reject_above_tokens: 1000}, replicas: [{id: a, address: 'h:1'}]}}"
+)
+
+
+@pytest.mark.parametrize("given", [True, False])
+def test_where_the_file_asks_for_it_overload_of_all_is_refused_with_a_time_to_come_again(given: bool):
+    picking = Picking()
+    picking.picker.configure(parse(OVERLOAD, "f"))
+    for replica in REPLICAS[1:]:
+        picking.picker.placer.load.begin(("p", replica.id), 30_000, 0.0)
+    headers = {"x-session-id": b"s", "x-homing-key": b"/s", ":path": b"/v1/chat/completions"}
+    headers |= {"x-homing-given": b"1"} if given else {}
+    request = RequestHeadersReceived(headers, "served")
+    assert isinstance(Exchange(picking.picker).receive(request), HeadersAnswer)
+    picking.picker.placer.load.begin(("p", REPLICAS[0].id), 15_500, 0.0)
+    answer = Exchange(picking.picker).receive(request)
+    assert answer == Reject(429, "Every replica of this model has too much work waiting.", retry_after_s=2)
+    assert picking.picker.counts.rejected == {"overload": 1}
+    assert isinstance(Exchange(picking.picker).receive(replace(request, model="other")), HeadersAnswer)
+    picking.now = 3.0
+    assert isinstance(Exchange(picking.picker).receive(request), HeadersAnswer)
