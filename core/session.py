@@ -100,6 +100,10 @@ class Homes:
         self._quarter_s = ttl_s / 4
         self._max = max_sessions
 
+    @property
+    def ttl_s(self) -> float:
+        return self._ttl_s
+
     def __len__(self) -> int:
         return len(self._slots)
 

@@ -30,7 +30,7 @@ from homing.ext_proc.models import Models
 from homing.ext_proc.outcomes import Outcome
 from homing.ext_proc.prefixes import Prefixes
 from homing.ext_proc.response_requests import ResponsesRequest, ResponseVisit
-from homing.ext_proc.routed import RoutedRequest, UnnamedRequest
+from homing.ext_proc.routed import FirstSight, RoutedRequest, UnnamedRequest
 from homing.ext_proc.tokenizing import Sent
 
 CONVERSATION_PATHS = (b"/v1/chat/completions", b"/v1/messages", responses.PATH)
@@ -81,8 +81,8 @@ class Picker:
         self.fleet = EMPTY
         self.version: str | None = None
         self.tenant_header = tenant_header
-        self.first_sight: Callable[[bytes], Awaitable[object] | None] | None = None
-        """Where there is a store that may know a session: has its home read, or says that it is not worth asking."""
+        self.first_sight: FirstSight | None = None
+        """Where there is a store that may know a session that this picker does not."""
         self._clock = clock
         self._ttft = ttft
         self._prefixes = prefixes
@@ -121,21 +121,21 @@ class Picker:
                 del self.counts.outcomes[key]
 
     def route(self, request: RequestHeadersReceived) -> RoutedRequest | Reject | Reading[RoutedRequest | Reject]:
-        if self.first_sight is not None and (wait := self._unread(request, self.first_sight)) is not None:
-            return Reading(wait, lambda: self._route(request))
-        return self._route(request)
+        wait = self._unread(request) if self.first_sight is not None else None
+        return self._route(request) if wait is None else Reading(wait, lambda: self._route(request))
 
-    def _unread(
-        self, request: RequestHeadersReceived, first_sight: Callable[[bytes], Awaitable[object] | None]
-    ) -> Awaitable[object] | None:
-        """What the headers name and this picker has never seen: a session of the client's, or a response."""
+    def unread(self, pool: CompiledPool, key: SessionKey) -> Awaitable[object] | None:
+        digest = self.placer.unknown(pool, key, self._clock())
+        return self.first_sight(digest) if digest is not None and self.first_sight is not None else None
+
+    def _unread(self, request: RequestHeadersReceived) -> Awaitable[object] | None:
+        """Of what the headers name: a session of the client's, or a response."""
         pool, key = self._pool_of(request), self._session_key(request.headers)
         if (response_id := responses.named_by(request.headers.get(":path", b""))) is not None:
             key = responses.key(key.tenant, response_id)
         elif "x-homing-given" not in request.headers or not key.session:
             return None
-        digest = self.placer.unknown(pool, key, self._clock()) if pool is not None else None
-        return first_sight(digest) if digest is not None else None
+        return self.unread(pool, key) if pool is not None else None
 
     def _pool_of(self, request: RequestHeadersReceived) -> CompiledPool | None:
         """The route rules where it leads to a cluster: own routes may choose by path and name no model."""

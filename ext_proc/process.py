@@ -94,7 +94,7 @@ def build_sharing(
     placer = picker.placer
     sharing = Sharing(options.siblings, secret, placer.homes, placer.load, clock)
     if (url := pins_url(config.sessions, options.file)) is not None:
-        sharing.keep_in_redis(url, config.sessions.ttl_s)
+        sharing.keep_in_redis(url)
     picker.first_sight = sharing.first_sight
     return sharing
 

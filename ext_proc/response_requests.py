@@ -46,6 +46,16 @@ class ResponsesRequest(UnnamedRequest):
         self._responses = desk
         self._given = given
 
+    def _named_in(self, body: bytes) -> SessionKey | None:
+        """The response that it goes on from, else the session; one that the headers name was looked up before."""
+        try:
+            asked = responses.asked(body)
+        except NotAnObjectError:
+            return None
+        if asked.previous is not None:
+            return responses.key(self._key.tenant, asked.previous)
+        return None if self._given else super()._named_in(body)
+
     def _place(self, pool: CompiledPool, body: bytes) -> tuple[SessionKey, Decision | None]:
         try:
             asked = responses.asked(body)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from homing.core.chat import NotAnObjectError
-from homing.core.history import Said
+from homing.core.history import Said, header_safe
 from homing.core.placement.home import Decision
 from homing.core.placement.load import Place
 from homing.core.placement.pools import CompiledPool
@@ -13,6 +14,10 @@ from homing.core.prefix.prompt import Prompt
 from homing.core.session import SessionKey
 from homing.ext_proc.body import Work
 from homing.ext_proc.events import BodyAnswer, Reject, SetHeaders
+from homing.ext_proc.exchange import Reading
+
+FirstSight = Callable[[bytes], Awaitable[object] | None]
+"""Has the home of a digest read from a store; None when that is not worth asking."""
 
 DESTINATION = "x-gateway-destination-endpoint"
 NEW_SESSION = "x-homing-new-session"
@@ -23,6 +28,11 @@ OBSERVED = ("x-homing-decision", "x-homing-ref")
 
 class Desk(Protocol):
     """What a routed request needs of its picker."""
+
+    first_sight: FirstSight | None
+
+    def unread(self, pool: CompiledPool, key: SessionKey) -> Awaitable[object] | None:
+        """What to await before `key` is placed, if a store may know it and this picker does not."""
 
     def place_said(
         self, pool: CompiledPool, key: SessionKey, said: Said, size_bytes: int
@@ -88,7 +98,7 @@ class RoutedRequest:
     def want_body(self) -> bool:
         return self._work is not None and self._work.wanted
 
-    def rewrite(self, body: bytes) -> BodyAnswer | Reject:
+    def rewrite(self, body: bytes) -> BodyAnswer | Reject | Reading[BodyAnswer | Reject]:
         return BodyAnswer() if self._work is None else self._work.rewrite(body, self._key)
 
     def _shown(self, headers: SetHeaders) -> SetHeaders:
@@ -116,7 +126,22 @@ class UnnamedRequest(RoutedRequest):
     def want_body(self) -> bool:
         return True
 
-    def rewrite(self, body: bytes) -> BodyAnswer | Reject:
+    def rewrite(self, body: bytes) -> BodyAnswer | Reject | Reading[BodyAnswer | Reject]:
+        assert self._pool is not None
+        named = self._named_in(body) if self._desk.first_sight is not None else None
+        wait = self._desk.unread(self._pool, named) if named is not None else None
+        return self._rewrite(body) if wait is None else Reading(wait, lambda: self._rewrite(body))
+
+    def _named_in(self, body: bytes) -> SessionKey | None:
+        """The session that the body names."""
+        assert self._pool is not None
+        try:
+            said = self._desk.read(self._pool, self._key, body)
+        except NotAnObjectError:
+            return None
+        return None if said.session is None else self._key.named(header_safe(said.session))
+
+    def _rewrite(self, body: bytes) -> BodyAnswer | Reject:
         assert self._pool is not None
         assert self._work is not None
         self._prompt: Prompt | None = None

@@ -43,7 +43,7 @@ class Sharer:
         return word
 
     def in_redis(self, url: str) -> RedisStore:
-        return RedisStore(client(url), client(url), self.knowledge, self.counts, "test", TTL_S)
+        return RedisStore(client(url), client(url), self.knowledge, self.counts, "test")
 
 
 async def until(condition: Callable[[], bool]) -> None:

@@ -52,15 +52,12 @@ log = logging.getLogger(__name__)
 class RedisStore:
     """`rounds` and `reads`: two clients, so that a question of 5 ms never waits behind a round."""
 
-    def __init__(
-        self, rounds: Client, reads: Client, knowledge: Knowledge, counts: PinCounts, namespace: str, ttl_s: float
-    ) -> None:
+    def __init__(self, rounds: Client, reads: Client, knowledge: Knowledge, counts: PinCounts, namespace: str) -> None:
         self._rounds = rounds
         self._reads = reads
         self._knowledge = knowledge
         self._counts = counts
         self._journal = knowledge.homes.journal()
-        self.ttl_s = ttl_s
         self._prefix = f"homing:{namespace}:home:".encode()
         self._stream = f"homing:{namespace}:stream".encode()
         self._epoch_key = f"homing:{namespace}:epoch".encode()
@@ -162,7 +159,7 @@ class RedisStore:
         self._heard_at = now
 
     async def _store(self, words: Sequence[Word]) -> None:
-        life_ms = max(1, int(self.ttl_s * 1000))
+        life_ms = max(1, int(self._knowledge.homes.ttl_s * 1000))
         for i in range(0, len(words), PIPELINE):
             pipeline = self._rounds.pipeline()
             for word in words[i : i + PIPELINE]:

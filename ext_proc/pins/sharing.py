@@ -65,7 +65,7 @@ class Sharing:
         self._store: RedisStore | None = None
         self._first_sight: FirstSight | None = None
 
-    def keep_in_redis(self, url: str, ttl_s: float) -> None:
+    def keep_in_redis(self, url: str) -> None:
         """Raises SharingError."""
         try:
             from homing.ext_proc.pins.redis_store import RedisStore
@@ -76,7 +76,7 @@ class Sharing:
             clients = client(url), client(url)
         except RedisUrlError as error:
             raise SharingError(f"sessions.pins: {error}") from None
-        store = RedisStore(*clients, self._knowledge, self.counts, self._secret.namespace(), ttl_s)
+        store = RedisStore(*clients, self._knowledge, self.counts, self._secret.namespace())
         self._store = store
         self._first_sight = FirstSight(store.fetch, self._count, Circuit(FAILURES, OPEN_S))
 
@@ -88,11 +88,11 @@ class Sharing:
         return routes(self._knowledge, self.counts, self._secret.token()) if self._secret.shared else ()
 
     async def catch_up(self) -> None:
-        """The table of the first sibling that gives it, in bounded time."""
+        """The table of the first sibling that has one to give, in bounded time."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(CATCH_UP_S):
                 for sibling in self._siblings:
-                    if await sibling.pull():
+                    if await sibling.pull() and len(self._knowledge.homes) > 0:
                         return
 
     async def run(self) -> None:
@@ -102,16 +102,16 @@ class Sharing:
         try:
             async with asyncio.TaskGroup() as tasks:
                 for work in self._work():
-                    tasks.create_task(work)
+                    tasks.create_task(_kept(work))
         finally:
             await self._end()
 
-    def _work(self) -> list[Coroutine[Any, Any, None]]:
-        work = [sibling.run() for sibling in self._siblings]
+    def _work(self) -> list[Callable[[], Coroutine[Any, Any, None]]]:
+        work = [sibling.run for sibling in self._siblings]
         if self._store is not None:
-            work.append(self._store.run())
+            work.append(self._store.run)
         if self._first_sight is not None:
-            work.append(self._first_sight.run())
+            work.append(self._first_sight.run)
         return work
 
     async def _end(self) -> None:
@@ -126,6 +126,16 @@ class Sharing:
 
     def _count(self, outcome: Read) -> None:
         self.counts.read[outcome] += 1
+
+
+async def _kept(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Whatever goes wrong in sharing must not end the picker."""
+    while True:
+        try:
+            await work()
+        except Exception:
+            log.exception("sharing failed, and goes on in a second")
+            await asyncio.sleep(1.0)
 
 
 def shared_secret(sessions: Sessions, file: Path) -> SharedSecret:
