@@ -37,6 +37,7 @@ class Prefixes:
 
     def adopt(self, fleet: Fleet) -> None:
         self._fleet = fleet
+        self.index.keep([pool.id for pool in fleet.pools])
         self._derive()
 
     async def run(self) -> None:

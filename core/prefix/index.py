@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from homing.core.placement.load import Place
@@ -81,6 +81,11 @@ class Index:
     def resize(self, place: Place, capacity_tokens: int) -> None:
         """How much the replica's cache holds, as its engine says."""
         self.pool(place[0]).placed.resize(place[1], capacity_tokens)
+
+    def keep(self, pool_ids: Collection[str]) -> None:
+        """Forgets all other pools."""
+        for pool_id in self._pools.keys() - set(pool_ids):
+            del self._pools[pool_id]
 
     def forget(self, place: Place) -> None:
         """What it was sent. What it says of its blocks is forgotten by who listens to it, who knows better: a replica

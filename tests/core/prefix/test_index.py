@@ -33,6 +33,14 @@ def test_a_cache_holds_what_its_engine_says_that_fits():
     assert index.held("m", ASKED, 1.0) == {"a": 200}
 
 
+def test_pools_that_are_gone_are_forgotten():
+    index = Index()
+    for pool in ("m", "n"):
+        index.placed(pool, "a", ASKED, 0.0)
+    index.keep(["n", "new"])
+    assert (index.held("m", ASKED, 0.0), index.held("n", ASKED, 0.0)) == ({}, {"a": 300})
+
+
 def test_without_an_index_nobody_holds_anything():
     index: PrefixIndex = NoPrefixes()
     index.placed("m", "a", ASKED, 0.0)
