@@ -88,6 +88,7 @@ def command(
     # gRPC's own lines about an address that cannot be had; ours says it
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
+    from homing.control.secrets import SecretError
     from homing.ext_proc.pins.sharing import SharingError
     from homing.ext_proc.process import Options, run
 
@@ -99,7 +100,7 @@ def command(
     options = Options(Path(config_path), listen, http_address, control, name, transport, siblings, log_address, shards)
     try:
         uvloop.run(run(config, options))
-    except SharingError as error:
+    except (SecretError, SharingError) as error:
         raise RefusedError(str(error)) from None
     except OSError as error:
         # with an errno it comes from the HTTP listener's system calls, which do not say for which address

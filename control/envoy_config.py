@@ -30,6 +30,7 @@ Json = str | int | float | bool | None | Sequence["Json"] | Mapping[str, "Json"]
 
 ERROR_TYPES = (
     (400, "BadRequestError"),
+    (401, "AuthenticationError"),
     (404, "NotFoundError"),
     (413, "BadRequestError"),
     (429, "RateLimitError"),
@@ -199,6 +200,7 @@ def render(
             admin=config.admin,
             auto_model=config.auto.model if config.auto else "",
             error_types=ERROR_TYPES,
+            cookie=config.sessions.cookie,
             engine_sessions=config.sessions.sagemaker == "engine",
             expose_decisions=config.expose_decisions,
             filter_names=_filter_names(),

@@ -23,14 +23,15 @@ from homing.core.placement.pools import EMPTY, CompiledFleet, CompiledPool
 from homing.core.prefix.prompt import Prompt
 from homing.core.session import KEY_ID_BYTES, SessionKey
 from homing.ext_proc.body import Bodies
-from homing.ext_proc.events import Event, Headers, Reject, RequestHeadersReceived, ResponseHeadersReceived
+from homing.ext_proc.events import Event, Headers, Reject, RequestHeadersReceived, ResponseHeadersReceived, SetHeaders
 from homing.ext_proc.exchange import Reading, Stage
+from homing.ext_proc.identity import NO_SEALS, Caller, Identity, Seals
 from homing.ext_proc.learning import LEARN, SESSION, ResponseLearner, learn, lesson
 from homing.ext_proc.models import Models
 from homing.ext_proc.outcomes import Outcome
 from homing.ext_proc.prefixes import Prefixes
 from homing.ext_proc.response_requests import ResponsesRequest, ResponseVisit
-from homing.ext_proc.routed import FirstSight, RoutedRequest, UnnamedRequest
+from homing.ext_proc.routed import NEW_SESSION, FirstSight, RoutedRequest, UnnamedRequest
 from homing.ext_proc.tokenizing import Sent
 
 CONVERSATION_PATHS = (b"/v1/chat/completions", b"/v1/messages", responses.PATH)
@@ -73,14 +74,14 @@ class Picker:
         placer: Placer,
         clock: Callable[[], float],
         ttft: TtftSink,
-        tenant_header: str | None = None,
+        identity: Identity | None = None,
         prefixes: Prefixes | None = None,
     ) -> None:
         self.placer = placer
         self.counts = Counts()
         self.fleet = EMPTY
         self.version: str | None = None
-        self.tenant_header = tenant_header
+        self.identity = identity or Identity(clock, bytes)  # without seals it asks neither
         self.first_sight: FirstSight | None = None
         """Where there is a store that may know a session that this picker does not."""
         self._clock = clock
@@ -92,19 +93,22 @@ class Picker:
         self._fields: tuple[str, ...] = ()
         self._recognises = False
 
-    def configure(self, config: Config) -> None:
+    def configure(self, config: Config, seals: Seals = NO_SEALS) -> None:
         """What the file says of sessions and tenants, as of now."""
         sessions = config.sessions
         if self._prefixes is not None:
             self._prefixes.configure(config)
         self.placer.homes.limit(sessions.ttl_s, sessions.max)
         self.placer.chains.limit(sessions.ttl_s, sessions.max)
-        self._fields, self._recognises = sessions.body_fields, sessions.history
+        # an id in the body is the client's own: where ids are signed it names nothing
+        self._fields, self._recognises = () if seals.signed else sessions.body_fields, sessions.history
         self.bodies.configure(config)
         self.placer.scales.configure({pool.id: pool.placement.settings() for pool in config.pools})
         self.models.configure(config)
         tenants = config.tenants
-        self.tenant_header = tenants.header if tenants is not None and tenants.trusted else None
+        header = tenants.header if tenants is not None and tenants.trusted else None
+        self.identity.configure(header, sessions.cookie, seals)
+        self.placer.finish = self.identity.sign if self.identity.signs else None
 
     def adopt(self, fleet: Fleet) -> None:
         """The fleet as of now. Pools that did not change keep their tables; who is gone leaves the metrics."""
@@ -130,7 +134,7 @@ class Picker:
 
     def _unread(self, request: RequestHeadersReceived) -> Awaitable[object] | None:
         """Of what the headers name: a session of the client's, or a response."""
-        pool, key = self._pool_of(request), self._session_key(request.headers)
+        pool, key = self._pool_of(request), self.identity.key(request.headers)
         if (response_id := responses.named_by(request.headers.get(":path", b""))) is not None:
             key = responses.key(key.tenant, response_id)
         elif "x-homing-given" not in request.headers or not key.session:
@@ -144,9 +148,13 @@ class Picker:
     def _route(self, request: RequestHeadersReceived) -> RoutedRequest | Reject:
         headers = request.headers
         pool = self._pool_of(request)
-        key = self._session_key(headers)
+        caller = self.identity.of(headers)
+        key, given = caller.key, caller.given
         self._count_odd(headers, key)
         closing = key if headers.get("x-session-close", b"").lower() == b"true" else None
+        if caller.refused:
+            self.counts.rejected["session"] += 1
+            return Reject(401, "The session id was not issued here, was changed, or has expired.")
         path = headers.get(":path", b"")
         if (response_id := responses.named_by(path)) is not None:
             return self._visit(pool, key, response_id, closing)
@@ -154,8 +162,8 @@ class Picker:
         if auto is not None and pool is not None:
             pool = self.models.held(pool, self.fleet, key, auto)
         if pool is None:  # a list of models, or an unknown one: Envoy's own route answers it
-            return RoutedRequest(self, None, None, request.model, key, closing=closing)
-        given = "x-homing-given" in headers
+            issued = self._issued(headers, caller)
+            return RoutedRequest(self, None, None, request.model, key, closing=closing, lesson=issued)
         work, expires = self.bodies.work(pool.pool, request, key, auto), headers.get("x-homing-expires")
         if not work.plan.places:
             self._begin(pool, None)
@@ -164,18 +172,21 @@ class Picker:
             self.models.note(pool, key)
         if request.has_body and not work.plan.observes and (refusal := self._overloaded(pool)) is not None:
             return refusal
+        cookie = caller.cookie
         learns = (lesson(SESSION, key.tenant),) if LEARN in headers else ()
         if key.session and request.has_body and path.partition(b"?")[0].endswith(responses.PATH):
-            return ResponsesRequest(self, pool, request.model, key, given, work, closing, expires, learns)
+            return ResponsesRequest(self, pool, request.model, key, given, work, closing, expires, learns, cookie)
         if not given and key.session and self._reads(request):
-            return UnnamedRequest(self, pool, None, request.model, key, work, closing, expires, learns)
+            return UnnamedRequest(self, pool, None, request.model, key, work, closing, expires, learns, cookie)
         # no id: not through our filters; one minted from nothing would be the same for everybody.
         # no body (a probe, a list): begins no conversation, and Envoy spreads it well enough alone
         placeable = key.session and (given or request.has_body)
         arrival = Arrival(key, given, _length(headers))
         decision = self.placer.place(pool, arrival, self._clock()) if placeable else None
         self._begin(pool, decision)
-        return RoutedRequest(self, pool, decision, request.model, key, work, closing, expires, learns)
+        if decision is None:
+            learns = (*learns, *self._issued(headers, caller))
+        return RoutedRequest(self, pool, decision, request.model, key, work, closing, expires, learns, cookie)
 
     def learn(self, answer: ResponseHeadersReceived) -> ResponseLearner | None:
         return learn(answer, self)
@@ -323,9 +334,14 @@ class Picker:
             return False
         return self.placer.served_by(pool, ref, outcome.replica_id, self._clock())
 
-    def _session_key(self, headers: Headers) -> SessionKey:
-        tenant = headers.get(self.tenant_header, b"") if self.tenant_header else b""
-        return SessionKey(tenant, headers.get("x-session-id", b""), headers.get("x-homing-key", b""))
+    def _issued(self, headers: Headers, caller: Caller) -> SetHeaders:
+        """The id that goes back with what is not placed, where ids are signed: it has to be one that is taken."""
+        if caller.given or not self.identity.signs or not caller.key.session:
+            return ()
+        key = caller.key.named(self.identity.sign(caller.key.session, caller.key.tenant))
+        issued = (("x-session-id", key.session), ("x-homing-key", key.text))
+        expires = headers.get("x-homing-expires")
+        return issued if expires is None else (*issued, (NEW_SESSION, key.session + b"; Expires=" + expires))
 
     def _count_odd(self, headers: Headers, key: SessionKey) -> None:
         if (odd := headers.get("x-homing-odd")) is not None:

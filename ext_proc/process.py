@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
 import time
 from collections.abc import Callable
@@ -12,12 +13,14 @@ from itertools import chain
 from pathlib import Path
 from random import Random
 from typing import Literal
+from uuid import uuid4
 
 from prometheus_client import CollectorRegistry
 
 from homing.control.http_server import HttpServer, listening
 from homing.control.membership import Membership
 from homing.control.reload import Reloader
+from homing.control.secrets import SecretError
 from homing.control.watch import FleetWatch
 from homing.core.chains import Chains
 from homing.core.config import Address, Config
@@ -30,6 +33,7 @@ from homing.ext_proc import decide, http, receipts, residents, sessions
 from homing.ext_proc.engines import Engines, HttpAsk
 from homing.ext_proc.exchange import Exchange
 from homing.ext_proc.feed import Feed, follow
+from homing.ext_proc.identity import Identity
 from homing.ext_proc.metrics import PickerCollector, Ttft
 from homing.ext_proc.picker import Picker
 from homing.ext_proc.pins.metrics import PinsCollector
@@ -37,6 +41,7 @@ from homing.ext_proc.pins.secret import SharedSecret
 from homing.ext_proc.pins.sharing import Sharing, pins_url, shared_secret
 from homing.ext_proc.prefix_metrics import PrefixCollector
 from homing.ext_proc.prefixes import Prefixes
+from homing.ext_proc.seals import seals
 from homing.ext_proc.sharding import shard
 from homing.ext_proc.transport import Transport
 
@@ -70,8 +75,14 @@ def time_of_day() -> Callable[[], float]:
 
 
 def build_picker(
-    config: Config, registry: CollectorRegistry, prefixes: Prefixes, secret: bytes, clock: Callable[[], float]
+    config: Config,
+    file: Path,
+    registry: CollectorRegistry,
+    prefixes: Prefixes,
+    secret: bytes,
+    clock: Callable[[], float],
 ) -> Picker:
+    """Raises SecretError."""
     placer = Placer(
         Homes(config.sessions.ttl_s, config.sessions.max),
         Chains(config.sessions.ttl_s, config.sessions.max),
@@ -80,8 +91,9 @@ def build_picker(
         break_tie=Random().randrange,
         prefixes=prefixes.index,
     )
-    picker = Picker(placer, clock=clock, ttft=Ttft(registry), prefixes=prefixes)
-    picker.configure(config)
+    identity = Identity(time.time, lambda: str(uuid4()).encode())
+    picker = Picker(placer, clock=clock, ttft=Ttft(registry), identity=identity, prefixes=prefixes)
+    picker.configure(config, seals(config, file, os.environ))
     registry.register(PickerCollector(picker))
     registry.register(PrefixCollector(prefixes))
     return picker
@@ -105,7 +117,7 @@ async def run(config: Config, options: Options) -> None:
     registry = CollectorRegistry()
     prefixes = Prefixes(Index())
     clock, secret = time_of_day(), shared_secret(config.sessions, options.file)
-    picker = build_picker(config, registry, prefixes, secret.sessions(), clock)
+    picker = build_picker(config, options.file, registry, prefixes, secret.sessions(), clock)
     picker.placer.shard = shard(options.shards, options.listen)
     sharing = build_sharing(config, options, picker, secret, clock)
     registry.register(PinsCollector(sharing.counts))
@@ -166,9 +178,21 @@ def _adopting(picker: Picker, transport: Transport, tasks: asyncio.TaskGroup) ->
     return adopt
 
 
+def _configuring(picker: Picker, file: Path) -> Callable[[Config], None]:
+    """New settings whose secrets cannot be had change nothing."""
+
+    def configure(config: Config) -> None:
+        try:
+            picker.configure(config, seals(config, file, os.environ))
+        except SecretError as e:
+            log.error("the settings stay as they were: %s", e)
+
+    return configure
+
+
 async def _follow(config: Config, options: Options, picker: Picker, adopt: Callable[[Fleet], None]) -> None:
     """The file's settings always; the fleet from control while there is one, else from the file and own probes."""
-    reloader = Reloader(options.file, config, picker.configure)
+    reloader = Reloader(options.file, config, _configuring(picker, options.file))
     loop = asyncio.get_running_loop()
     feed = Feed(options.control, options.name, adopt) if options.control is not None else None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 from homing.core import responses
@@ -41,8 +42,9 @@ class ResponsesRequest(UnnamedRequest):
         closing: SessionKey | None,
         expires: bytes | None,
         lesson: SetHeaders,
+        cookie: Callable[[bytes], SetHeaders] | None,
     ) -> None:
-        super().__init__(desk, pool, None, model, key, work, closing, expires, lesson)
+        super().__init__(desk, pool, None, model, key, work, closing, expires, lesson, cookie)
         self._responses = desk
         self._given = given
 

@@ -53,7 +53,7 @@ class RoutedRequest:
     """A request that is known by its headers. `work`: what is to be done to its body, None for a request of no pool.
     `closing`: the session to forget once it has ended."""
 
-    __slots__ = ("_closing", "_decision", "_desk", "_expires", "_key", "_lesson", "_model", "_pool", "_work")
+    __slots__ = ("_closing", "_cookie", "_decision", "_desk", "_expires", "_key", "_lesson", "_model", "_pool", "_work")
 
     def __init__(
         self,
@@ -66,6 +66,7 @@ class RoutedRequest:
         closing: SessionKey | None = None,
         expires: bytes | None = None,
         lesson: SetHeaders = (),
+        cookie: Callable[[bytes], SetHeaders] | None = None,
     ) -> None:
         self._desk = desk
         self._pool = pool
@@ -76,13 +77,17 @@ class RoutedRequest:
         self._closing = closing
         self._expires = expires
         self._lesson = lesson
+        self._cookie = cookie
 
     @property
     def set_headers(self) -> SetHeaders:
         return (*self._rerouted, *self._shown(self._told(self._key)))
 
     def _told(self, key: SessionKey) -> SetHeaders:
-        return (*_told(self._decision, key, self._expires), *self._lesson)
+        told = (*_told(self._decision, key, self._expires), *self._lesson)
+        if self._cookie is None or self._decision is None:
+            return told
+        return (*told, *self._cookie(self._decision.session or key.session))
 
     @property
     def reroute(self) -> bool:

@@ -11,7 +11,13 @@ import grpc
 from envoy.service.ext_proc.v3.external_processor_pb2 import ProcessingRequest, ProcessingResponse
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from homing.ext_proc.events import BodyAnswer, Event, RequestHeadersReceived, ResponseHeadersReceived, SetHeaders
+from homing.ext_proc.events import (
+    BodyAnswer,
+    Event,
+    RequestHeadersReceived,
+    ResponseHeadersReceived,
+    SetHeaders,
+)
 from homing.ext_proc.exchange import Exchange, Reading, Stage
 from homing.ext_proc.outcomes import Outcome
 from homing.ext_proc.server_grpc import GrpcTransport

@@ -13,6 +13,7 @@ from homing.core.placement.pools import CompiledPool
 from homing.core.session import Homes
 from homing.ext_proc.events import BodyAnswer, HeadersAnswer, RequestBodyReceived, RequestHeadersReceived
 from homing.ext_proc.exchange import Exchange
+from homing.ext_proc.identity import NO_SEALS, Identity
 from homing.ext_proc.outcomes import Outcome
 from homing.ext_proc.picker import Picker, RoutedRequest
 
@@ -35,7 +36,10 @@ class Picking:
         self.ttfts: list[tuple[tuple[str, str], float]] = []
         self.forgotten: list[tuple[str, str]] = []
         placer = Placer(Homes(100.0, 1000), Chains(100.0, 1000), Load(), b"secret", lambda n: 0)
-        self.picker = Picker(placer, lambda: self.now, self, tenant_header)
+        self.wall = 1_000_000.0
+        identity = Identity(lambda: self.wall, lambda: b"fresh")
+        identity.configure(tenant_header, None, NO_SEALS)
+        self.picker = Picker(placer, lambda: self.now, self, identity)
         self.picker.adopt(fleet)
 
     def observe(self, place: tuple[str, str], seconds: float) -> None:
@@ -49,7 +53,7 @@ class Picking:
     ) -> RoutedRequest:
         """`more`: further headers, with _ for -."""
         headers = {name.replace("_", "-"): value for name, value in more.items()}
-        tenant = headers.get(self.picker.tenant_header or "", b"")
+        tenant = headers.get(self.picker.identity.tenant_header or "", b"")
         headers |= {"x-session-id": session, "x-homing-key": tenant + b"/" + session}
         headers |= {"x-homing-given": session} if given else {}
         return self.picker.route(RequestHeadersReceived(headers, model))

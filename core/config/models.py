@@ -13,6 +13,7 @@ from pydantic import BeforeValidator, Field, PlainValidator
 from homing.core.config.address import Address
 from homing.core.config.context import MODE, ContextConfig, IsolationConfig, Mode, RepairConfig, TemplateConfig
 from homing.core.config.discovery import Discovery
+from homing.core.config.issued import Cookie, Signed
 from homing.core.config.keys import Keys
 from homing.core.config.kinds import (
     Choice,
@@ -155,6 +156,8 @@ class Sessions(Keys):
     body_fields: Annotated[tuple[BodyField, ...], BeforeValidator(ListOf("fields", 0, 8))] = BODY_FIELDS
     history: SwitchValue = True
     sagemaker: Annotated[SageMaker, PlainValidator(Choice(get_args(SageMaker)))] = "gateway"
+    cookie: Cookie | None = None
+    signed: Signed | None = None
     ttl_s: Annotated[float, PlainValidator(Number(0.001, 31_536_000))] = 1800.0
     max: Annotated[int, PlainValidator(Integer(1, 10_000_000))] = 200_000
     pins: Annotated[str | SecretRef, PlainValidator(PinStore())] = "memory"

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Set
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
+from typing import Protocol
 
 from homing.core.chains import Chains, Recognition
 from homing.core.fleet import Replica
@@ -26,6 +28,12 @@ from homing.core.session import TAG_BYTES, Homes, SessionKey, pool_tag
 
 FREE = 0.2
 """So much of a prompt's tokens may wait before it, for its time to say something of the prompt."""
+
+
+class Finish(Protocol):
+    """What makes of an id the one that is issued to the tenant's client."""
+
+    def __call__(self, session: bytes, tenant: bytes) -> bytes: ...
 
 
 class Reason(StrEnum):
@@ -100,7 +108,7 @@ class Placer:
     `break_tie` picks an index below n, at random in production.
     """
 
-    __slots__ = ("_secret", "chains", "homes", "load", "prefixes", "scales", "shard")
+    __slots__ = ("_secret", "chains", "finish", "homes", "load", "prefixes", "scales", "shard")
 
     def __init__(
         self,
@@ -119,6 +127,8 @@ class Placer:
         self.shard: Shard | None = None
         """Where several pickers share out the sessions: new ids come back to this one."""
         self._secret = secret
+        self.finish: Finish | None = None
+        """Where ids are signed."""
 
     def place(self, pool: CompiledPool, arrival: Arrival, now: float) -> Decision | None:
         """None when no replica is fit: then Envoy's panic decides. Does not count the request as in flight."""
@@ -317,8 +327,10 @@ class Placer:
         self, pool: CompiledPool, key: SessionKey, asked: Asked, there: There, now: float, reason: Reason = Reason.NEW
     ) -> Decision:
         """An id whose hash is `there`, so that the next turn needs no memory, nor a picker."""
-        minted = mint(key.session, key.prefix, pool.table, pool.by_id[there.replica.id], shard=self.shard)
-        named = key.named(minted if minted is not None else key.session)
+        finish = None if self.finish is None else partial(self.finish, tenant=key.tenant)
+        host = pool.by_id[there.replica.id]
+        minted = mint(key.session, key.prefix, pool.table, host, shard=self.shard, finish=finish)
+        named = key.named(minted if minted is not None else finish(key.session) if finish else key.session)
         digest = named.digest(pool.pool.id, self._secret)
         if minted is None and reason is Reason.NEW:
             reason = Reason.PLACED

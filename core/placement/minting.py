@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from homing.core.hashing import Table
@@ -23,16 +24,25 @@ class Shard:
 
 
 def mint(
-    base: bytes, prefix: bytes, table: Table, host: int, max_tries: int = MAX_TRIES, shard: Shard | None = None
+    base: bytes,
+    prefix: bytes,
+    table: Table,
+    host: int,
+    max_tries: int = MAX_TRIES,
+    shard: Shard | None = None,
+    finish: Callable[[bytes], bytes] | None = None,
 ) -> bytes | None:
     """An id that starts with `base` and for which `table.owner(prefix + id) == host`; None after `max_tries`.
 
     `base` is what makes the id unguessable; the counter after it adds nothing to that. With a `shard` the id fits the
     picker too, if one is found in SHARD_TRIES: tries multiply, and the replica is what matters.
+    `finish` makes the id that is issued of each try (it signs it).
     """
     fits_replica: bytes | None = None
     for counter in range(max_tries):
         candidate = b"%s-%x" % (base, counter)
+        if finish is not None:
+            candidate = finish(candidate)
         key = prefix + candidate
         if table.owner(key) == host:
             if shard is None or shard.table.owner(key) == shard.picker:
@@ -43,10 +53,12 @@ def mint(
     return fits_replica
 
 
-_MINTED = re.compile(rb"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}-[0-9a-f]{1,3}", re.IGNORECASE)
+_MINTED = re.compile(
+    rb"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}-[0-9a-f]{1,3}(?:-[0-9a-f]{1,12}-[0-9a-f]{32})?", re.IGNORECASE
+)
 
 
 def looks_minted(session: bytes) -> bool:
-    """Whether an id has the form of ours (Envoy's %UNIQUE_ID% and a counter): then its hash is its home, whatever has
-    been forgotten. One that a client made to look so goes where Envoy alone would send it: no harm done."""
+    """Whether an id has the form of ours (%UNIQUE_ID%, a counter, perhaps a signature): then its hash is its home,
+    whatever has been forgotten. One that a client made to look so goes where Envoy alone would send it: no harm."""
     return _MINTED.fullmatch(session) is not None

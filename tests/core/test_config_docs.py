@@ -43,6 +43,8 @@ WORDS = {
     "pools.<id>.placement": "its keys' defaults",
     "tenants": "absent",
     "sessions.secret": "absent",
+    "sessions.cookie": "absent",
+    "sessions.signed": "absent",
 }
 
 

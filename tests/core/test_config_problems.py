@@ -13,7 +13,9 @@ FIELD_NAME = (
     "a header's name of up to 64 of a-z 0-9 . _ - that stays the same over a session: not x-homing-*, x-envoy-*, a"
     " hop-by-hop or content header, a credential, nor an id of one request (x-request-id, traceparent)"
 )
-SESSION_KEYS = "a mapping with keys of headers, body_fields, history, sagemaker, ttl_s, max, pins, secret"
+SESSION_KEYS = (
+    "a mapping with keys of headers, body_fields, history, sagemaker, cookie, signed, ttl_s, max, pins, secret"
+)
 LOOPBACK = (
     "a loopback address and a port from 1 to 65535, such as 127.0.0.1:9901 (anything wider needs a token, which this"
     " version does not have)"
@@ -369,3 +371,13 @@ def test_other_combinations_of_headers_are_refused(name: str):
 def test_a_header_that_names_a_part_of_a_session_counts_as_named():
     found = problems(f"{POOL}\nsessions: {{headers: ['x-a+x-b', 'x-b']}}")
     assert [p.key for p in found] == ["sessions.headers[1]"]
+
+
+def test_a_secret_that_stands_in_the_file_is_not_repeated():
+    place = "env:NAME or file:PATH (the place of the secret, not the secret)"
+    assert told(
+        f"{POOL}\nsessions: {{cookie: {{secret: hunter2-hunter2}}, signed: {{keys: ['s3cret', 'env:A']}}}}\n"
+    ) == [
+        f"f:2: sessions.cookie.secret: found something else, allowed: {place}",
+        f"f:2: sessions.signed.keys[0]: found something else, allowed: {place}",
+    ]

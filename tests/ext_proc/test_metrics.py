@@ -200,7 +200,7 @@ def test_docs_and_code_agree_on_the_values_of_labels():
     assert documented_values("homing_pins_read_total", "outcome") == set(Read)
     assert documented_values("homing_kv_batches_total", "outcome") == set(Fate)
     assert documented_values("homing_prompts_learned_total", "outcome") == set(Learning)
-    assert documented_values("homing_rejected_total", "reason") == {"hint", "context_length", "overload"}
+    assert documented_values("homing_rejected_total", "reason") == {"hint", "context_length", "overload", "session"}
     assert documented_values("homing_system_texts_total", "outcome") == set(Finding)
 
 

@@ -205,12 +205,12 @@ def test_a_picker_routes_for_an_exchange(picking: Picking):
 def test_new_settings_of_the_file_hold_from_then_on(picking: Picking):
     pools = "pools: {p: {replicas: [{id: a, address: '127.0.0.1:1'}]}}\n"
     picking.picker.configure(parse(pools + "sessions: {max: 1}\ntenants: {header: x-team, trusted: true}\n", "f"))
-    assert picking.picker.tenant_header == "x-team"
+    assert picking.picker.identity.tenant_header == "x-team"
     for session in (b"s1", b"s2", b"s3"):
         picking.route(session)
     assert len(picking.picker.placer.homes) == 1
     picking.picker.configure(parse(pools + "tenants: {header: x-team, trusted: false}\n", "f"))
-    assert picking.picker.tenant_header is None
+    assert picking.picker.identity.tenant_header is None
 
 
 def test_an_adopted_fleet_is_named_by_its_version(picking: Picking):

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from homing.core.hashing import Ketama, Maglev, Ring
-from homing.core.placement.minting import MAX_TRIES, SHARD_TRIES, Shard, mint
+from homing.core.placement.minting import MAX_TRIES, SHARD_TRIES, Shard, looks_minted, mint
+from homing.core.seal import Seal
 
 HOSTS = [(f"gpu-{i}", 1) for i in range(8)]
 BASE = b"7f1c0d52-5b0e-4c6e-9d3c-1f7a5a1f2b3c"
@@ -73,3 +74,10 @@ def test_an_id_that_fits_no_picker_in_time_fits_the_replica():
     assert mint(BASE, b"/", table, 3, shard=nobody) == mint(BASE, b"/", table, 3)
     assert mint(BASE, b"/", Turns(), SHARD_TRIES + 5, shard=nobody) == b"%s-%x" % (BASE, SHARD_TRIES + 5)
     assert mint(BASE, b"/", Turns(), -1, shard=nobody) is None
+
+
+def test_a_signed_id_looks_minted_too():
+    signed = Seal((b"key",), b"session", 60.0).sign(BASE + b"-1f", b"", 1.8e9)
+    assert looks_minted(BASE + b"-1f")
+    assert looks_minted(signed)
+    assert not looks_minted(signed[:-1])
