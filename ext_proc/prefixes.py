@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from homing.core.config import Config
 from homing.core.fleet import Fleet
 from homing.core.prefix.index import Index
+from homing.ext_proc.kept import kept
 from homing.ext_proc.kv_source import KvCounts, Source
 from homing.ext_proc.tokenizing import Learner
 
@@ -51,8 +52,8 @@ class Prefixes:
             log.error("no KV events: pyzmq is not installed (pip install 'homing[kv]'); placing by what was sent")
             return
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self.learner.run())
-            tasks.create_task(listen(self.changes(), self.index, self.kv_counts))
+            tasks.create_task(kept(self.learner.run, "learning prompts"))
+            tasks.create_task(kept(lambda: listen(self.changes(), self.index, self.kv_counts), "hearing KV events"))
 
     async def changes(self) -> AsyncIterator[frozenset[Source]]:
         """The sources, now and after each change."""
