@@ -76,7 +76,9 @@ class Index:
         if pool is None or not pool.blocks.noted:
             return 0
         depth = pool.learned.depth(prompt)
-        return prompt.total - (prompt.tokens[depth - 1] if depth else 0)
+        if not depth or not pool.blocks.block_sizes <= pool.learned.beginning(prompt, depth).chains.keys():
+            return prompt.total  # an engine that came later has blocks of another size
+        return prompt.total - prompt.tokens[depth - 1]
 
     def resize(self, place: Place, capacity_tokens: int) -> None:
         """How much the replica's cache holds, as its engine says."""

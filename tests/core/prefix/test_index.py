@@ -110,6 +110,8 @@ def test_only_prompts_of_pools_that_tell_their_blocks_are_worth_learning():
     learn(index, ASKED)
     assert index.unlearned("m", ASKED) == 0
     assert index.unlearned("m", Prompt((1, 8), (100, 150))) == 50
+    index.pool("m").blocks.apply("b", Stored((1,), None, IDS[:16], 16))
+    assert index.unlearned("m", ASKED) == 300  # in blocks of 16 it is not known
 
 
 def test_a_salted_prompt_has_blocks_of_its_own():
