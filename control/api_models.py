@@ -12,7 +12,8 @@ from homing.core.fleet import HashPolicy, Pool, Replica, State
 
 
 class ReplicaView(BaseModel):
-    """One replica. `in_hash`: Envoy's hash leads to it; `takes_new_sessions`: so does placement."""
+    """One replica. `in_hash`: Envoy's hash leads to it; `takes_new_sessions`: so does placement;
+    `epoch`: when its process began, in ms since 1970, 0 where it does not say."""
 
     id: str
     address: str
@@ -21,6 +22,7 @@ class ReplicaView(BaseModel):
     healthy: bool
     in_hash: bool
     takes_new_sessions: bool
+    epoch: int
 
     @classmethod
     def of(cls, replica: Replica) -> ReplicaView:
@@ -32,6 +34,7 @@ class ReplicaView(BaseModel):
             healthy=replica.healthy,
             in_hash=replica.in_hash,
             takes_new_sessions=replica.takes_new_sessions,
+            epoch=replica.epoch,
         )
 
 

@@ -12,6 +12,7 @@ from random import Random
 import httpx
 
 from homing.control.membership import Membership, View
+from homing.control.proving import Proving
 from homing.control.thresholds import Verdict
 from homing.core.config import Address, HealthCheck
 from homing.core.fleet import HealthChanged
@@ -70,7 +71,8 @@ class Target:
 class Prober:
     """Probes the replicas of a membership and tells it what it finds."""
 
-    def __init__(self, membership: Membership, probe: Probe, random: Random) -> None:
+    def __init__(self, membership: Membership, probe: Probe, random: Random, proving: Proving | None = None) -> None:
+        """`proving`: who is asked about replicas whose probes succeed."""
         self.settled = asyncio.Event()
         """Set once every replica of the beginning has a verdict."""
         self.probes: Counter[tuple[str, bool]] = Counter()
@@ -78,6 +80,7 @@ class Prober:
         self._membership = membership
         self._probe = probe
         self._random = random
+        self._proving = proving
         self._tasks: dict[Target, asyncio.Task[None]] = {}
         self._unsettled: set[Target] = set()
 
@@ -93,6 +96,8 @@ class Prober:
     def _aim(self, targets: Mapping[Target, bool], tasks: asyncio.TaskGroup) -> None:
         for target in self._tasks.keys() - targets.keys():
             self._tasks.pop(target).cancel()
+            if self._proving is not None:
+                self._proving.forget((target.pool_id, target.replica_id))
             self._unsettled.discard(target)
         for target, healthy in targets.items():
             if target not in self._tasks:
@@ -105,11 +110,20 @@ class Prober:
         resolved = Address.parse(target.address).ip is not None
         while True:
             ok = resolved and await self._probe(target.address, target.check)
+            if self._proving is not None:
+                ok = await self._proved(self._proving, target, ok)
             self.probes[target.pool_id, ok] += 1
             before, verdict = verdict, verdict.after(ok, target.check)
             if verdict.tells_more_than(before):
                 self._tell(target, before, verdict)
             await asyncio.sleep(self._pause_s(target.check.interval_s, verdict))
+
+    async def _proved(self, proving: Proving, target: Target, ok: bool) -> bool:
+        place = (target.pool_id, target.replica_id)
+        if ok:
+            return await proving.fit(place, target.address)
+        proving.failed(place)
+        return False
 
     def _tell(self, target: Target, before: Verdict, verdict: Verdict) -> None:
         if verdict.healthy != before.healthy or not verdict.healthy:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import signal
 import time
 from collections.abc import Callable, Mapping
@@ -19,6 +20,7 @@ from homing.control.audit import Audit
 from homing.control.census import PickerCensus
 from homing.control.discovery.sources import KINDS, Sources, made_beside
 from homing.control.drains import Drains
+from homing.control.engine import Engines
 from homing.control.envoy_config import Wiring
 from homing.control.feed import Feed
 from homing.control.gateways import warn_of_pins_apart
@@ -28,7 +30,9 @@ from homing.control.membership import Membership
 from homing.control.metrics import ControlCollector, registry
 from homing.control.picker_metrics import PickerMetrics
 from homing.control.picker_sessions import PickerSessions
+from homing.control.proving import Proving
 from homing.control.registrations import SOURCE, Registrations
+from homing.control.secrets import SecretError, resolve
 from homing.control.snapshot import Snapshot
 from homing.control.state import open_state
 from homing.control.telling import LastGoodFiles, Telling
@@ -74,7 +78,10 @@ async def run(config: Config, options: Options, resources: Resources) -> None:
     registrations = Registrations(membership, state, time.monotonic)
     sources.restore({last.key: last.found for last in saved.found})
     registrations.restore(saved.registrations)
-    watch = FleetWatch(options.file, membership, Random(), before_probes=sources.first_answers)
+    engines = Engines(_api_keys(options.file, membership))
+    proving = Proving(membership, engines, state, time.monotonic)
+    proving.restore({proved.place: proved.epoch for proved in saved.proved})
+    watch = FleetWatch(options.file, membership, Random(), before_probes=sources.first_answers, proving=proving)
     loop.add_signal_handler(signal.SIGHUP, watch.reload)
     telling = Telling(ads, feed, _snapshots(options, resources), _last_good(options, resources))
     collector = ControlCollector(watch, sources, telling, feed, ads)
@@ -97,6 +104,7 @@ async def run(config: Config, options: Options, resources: Resources) -> None:
         await ads.start(config.xds)
         await stack.enter_async_context(pickers)
         await stack.enter_async_context(census)
+        await stack.enter_async_context(engines)
         await stack.enter_async_context(sessions)
         tasks = await stack.enter_async_context(asyncio.TaskGroup())
         tasks.create_task(http.serve([listener]))
@@ -114,6 +122,22 @@ async def run(config: Config, options: Options, resources: Resources) -> None:
         feed.close()
         http.should_exit = True
         await ads.stop(ADS_GRACE_S)
+
+
+def _api_keys(file: Path, membership: Membership) -> Callable[[str], str | None]:
+    """The engines' keys by pool, read when they are used: a file may be replaced at any time."""
+
+    def api_key(pool_id: str) -> str | None:
+        pool = next((p for p in membership.view.config.pools if p.id == pool_id), None)
+        if pool is None or pool.engine.api_key is None:
+            return None
+        try:
+            return resolve(pool.engine.api_key, file, os.environ).decode()
+        except (SecretError, UnicodeDecodeError) as error:
+            log.warning("pool %s: its engines are asked without a key: %s", pool_id, error)
+            return None
+
+    return api_key
 
 
 def _snapshots(options: Options, resources: Resources) -> Callable[[Config, Fleet], Snapshot]:

@@ -32,13 +32,14 @@ log = logging.getLogger(__name__)
 FILE = "state.db"
 VERSION = 1
 SCHEMA = """
-CREATE TABLE drains (pool TEXT, replica TEXT, record BLOB NOT NULL, PRIMARY KEY (pool, replica));
-CREATE TABLE registrations (pool TEXT, replica TEXT, record BLOB NOT NULL, PRIMARY KEY (pool, replica));
-CREATE TABLE found (pool TEXT, kind TEXT, record BLOB NOT NULL, PRIMARY KEY (pool, kind));
-CREATE TABLE audit (id INTEGER PRIMARY KEY AUTOINCREMENT, record BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS drains (pool TEXT, replica TEXT, record BLOB NOT NULL, PRIMARY KEY (pool, replica));
+CREATE TABLE IF NOT EXISTS registrations (pool TEXT, replica TEXT, record BLOB NOT NULL, PRIMARY KEY (pool, replica));
+CREATE TABLE IF NOT EXISTS found (pool TEXT, kind TEXT, record BLOB NOT NULL, PRIMARY KEY (pool, kind));
+CREATE TABLE IF NOT EXISTS proved (pool TEXT, replica TEXT, record BLOB NOT NULL, PRIMARY KEY (pool, replica));
+CREATE TABLE IF NOT EXISTS audit (id INTEGER PRIMARY KEY AUTOINCREMENT, record BLOB NOT NULL);
 PRAGMA user_version = 1;
 """
-TABLES = ("drains", "registrations", "found", "audit")
+TABLES = ("drains", "registrations", "found", "proved", "audit")
 
 T = TypeVar("T")
 Row = tuple[int, bytes]
@@ -58,12 +59,21 @@ class LastFound:
 
 
 @dataclass(frozen=True, slots=True)
+class Proved:
+    """Which process of a replica was proved fit to serve: when it began, in ms since 1970."""
+
+    place: Place
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
 class Saved:
     """What an earlier process left. `aside`: where a file that could not be used as it was is kept."""
 
     drains: tuple[Drain, ...] = ()
     registrations: tuple[Registration, ...] = ()
     found: tuple[LastFound, ...] = ()
+    proved: tuple[Proved, ...] = ()
     audit: tuple[Entry, ...] = ()
     aside: Path | None = None
 
@@ -105,6 +115,10 @@ class State:
         row = (*key, msgspec.json.encode(LastFound(key, found)))
         await self._write("INSERT OR REPLACE INTO found VALUES (?, ?, ?)", row)
 
+    async def put_proved(self, place: Place, epoch: int) -> None:
+        row = (*place, msgspec.json.encode(Proved(place, epoch)))
+        await self._write("INSERT OR REPLACE INTO proved VALUES (?, ?, ?)", row)
+
     async def put_audit(self, entry: Entry) -> None:
         """The oldest of more than MAX_ENTRIES leave."""
         await self._write("INSERT INTO audit (record) VALUES (?)", (msgspec.json.encode(entry),))
@@ -137,7 +151,7 @@ def open_state(directory: Path | None) -> tuple[State, Saved]:
             return State(_new(str(path))), Saved()
         saved, good = _decoded(rows)
         if rows.whole and good:
-            return State(_connect(str(path))), saved
+            return State(_new(str(path))), saved  # with the tables that an earlier release did not have
         aside = _kept_aside(path)
         log.error("%s is damaged or of another version: kept as %s; what could be read of it goes on", path, aside.name)
         made = _new(str(path))
@@ -206,6 +220,7 @@ def _decoded(rows: _Rows) -> tuple[Saved, bool]:
         tuple(records("drains", Drain)),
         tuple(records("registrations", Registration)),
         tuple(records("found", LastFound)),
+        tuple(records("proved", Proved)),
         tuple(records("audit", Entry)),
     )
     return saved, good
@@ -224,6 +239,7 @@ def _restore(connection: sqlite3.Connection, saved: Saved) -> None:
         "drains": [(drain.place, drain) for drain in saved.drains],
         "registrations": [(registration.place, registration) for registration in saved.registrations],
         "found": [(found.key, found) for found in saved.found],
+        "proved": [(proved.place, proved) for proved in saved.proved],
     }
     for table, records in keyed.items():
         rows = ((*key, msgspec.json.encode(record)) for key, record in records)

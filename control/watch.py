@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from random import Random
@@ -10,11 +11,14 @@ from random import Random
 from homing.control.discovery.static import Resolve, StaticDiscovery, resolve
 from homing.control.health import HttpProbe, Prober
 from homing.control.membership import Membership
+from homing.control.proving import Proving
 from homing.control.reload import Reloader
 from homing.control.templates.finding import Finder
 from homing.control.templates.prober import TemplateProber
 from homing.core.config import Config
 from homing.core.fleet import Fleet
+
+SETTLE_S = 5.0
 
 OnChange = Callable[[Config, Fleet], None]
 
@@ -35,13 +39,14 @@ class FleetWatch:
         random: Random,
         resolve: Resolve = resolve,
         before_probes: Callable[[], Awaitable[None]] | None = None,
+        proving: Proving | None = None,
     ) -> None:
-        """`before_probes`: what is to be waited for before the first round of probes."""
+        """`before_probes`: what is to be waited for before the first round of probes; `proving`: see Prober."""
         self.membership = membership
         self.reloader = Reloader(path, membership.view.config, membership.configure)
         self.discovery = StaticDiscovery(membership, resolve)
         self._probe = HttpProbe()
-        self.prober = Prober(membership, self._probe, random)
+        self.prober = Prober(membership, self._probe, random, proving)
         self._finder = Finder(random)
         self.templates = TemplateProber(membership, path, self._finder, random)
         self._before_probes = before_probes
@@ -59,7 +64,9 @@ class FleetWatch:
             tasks.create_task(self.discovery.run())
             await self.discovery.first_round.wait()
             tasks.create_task(self.prober.run())
-            await self.prober.settled.wait()
+            with contextlib.suppress(TimeoutError):  # one replica that hangs delays nobody
+                async with asyncio.timeout(SETTLE_S):
+                    await self.prober.settled.wait()
             tasks.create_task(self.reloader.run())
             tasks.create_task(self.templates.run())
             serial, view = self.membership.views.serial, self.membership.view

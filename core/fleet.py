@@ -40,6 +40,7 @@ class Replica:
     healthy: bool = True
     adapters: tuple[str, ...] = ()  # LoRA adapters loaded here; none listed: all of the pool's
     rank: int | None = None  # one of several data-parallel ranks behind one address
+    epoch: int = 0  # when its process began, in ms since 1970; 0: not known. Another one: it is cold
 
     @property
     def in_hash(self) -> bool:
@@ -131,7 +132,7 @@ class MembershipReported(Event):
             before = {r.id: r for r in known}
             for new in self.replicas:
                 old = before.get(new.id)
-                yield new if old is None else replace(new, state=old.state, healthy=old.healthy)
+                yield new if old is None else replace(new, state=old.state, healthy=old.healthy, epoch=old.epoch)
 
         return fleet.with_replicas(self.pool_id, merged)
 
@@ -152,6 +153,21 @@ class HealthChanged(Event):
             return replace(r, healthy=self.healthy, state=state)
 
         return fleet.with_replicas(self.pool_id, lambda known: map(updated, known))
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessSeen(Event):
+    """A replica's process says when it began. If it is another one than before, the replica is cold."""
+
+    pool_id: str
+    replica_id: str
+    epoch: int
+
+    def change(self, fleet: Fleet) -> Fleet:
+        return fleet.with_replicas(
+            self.pool_id,
+            lambda known: (replace(r, epoch=self.epoch) if r.id == self.replica_id else r for r in known),
+        )
 
 
 @dataclass(frozen=True, slots=True)

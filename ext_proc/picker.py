@@ -118,6 +118,10 @@ class Picker:
             self._prefixes.adopt(fleet)
         for place in before.fit() - self.fleet.fit():  # when it is back it is most likely a new process, and cold
             self.placer.prefixes.forget(place)
+        known = before.epochs()
+        for (pool_id, replica_id), epoch in self.fleet.epochs().items():
+            if known.get((pool_id, replica_id), epoch) != epoch:
+                self.placer.restarted(self.fleet.by_id[pool_id], replica_id, self._clock())
         for place in before.places() - self.fleet.places():
             self._ttft.forget(place)
             self.placer.load.forget(place)

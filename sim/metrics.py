@@ -37,6 +37,7 @@ class EngineCollector(Collector):
 
     engine: Engine
     model: str
+    began_s: float
 
     def collect(self) -> Iterator[Metric]:
         engine, counters, shape = self.engine, self.engine.counters, self.engine.cache.shape
@@ -68,14 +69,17 @@ class EngineCollector(Collector):
         )
         info.add_metric((str(shape.block_size), str(shape.num_blocks), "True", "0"), 1)
         yield info
+        began = "Start time of the process since unix epoch in seconds."
+        yield GaugeMetricFamily("process_start_time_seconds", began, self.began_s)
 
 
 class Metrics:
     """One a process, with a registry of its own."""
 
-    def __init__(self, engine: Engine, model: str, max_model_len: int) -> None:
+    def __init__(self, engine: Engine, model: str, max_model_len: int, began_s: float = 0.0) -> None:
+        """`began_s`: when this life began, since 1970."""
         self._registry = CollectorRegistry(auto_describe=False)
-        self._registry.register(EngineCollector(engine, model))
+        self._registry.register(EngineCollector(engine, model, began_s))
         self._model = model
         self._ttft = self._histogram("time_to_first_token_seconds", "Time to first token in seconds.", _TTFT_S)
         self._itl = self._histogram("inter_token_latency_seconds", "Inter-token latency in seconds.", _ITL_S)

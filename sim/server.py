@@ -7,6 +7,7 @@ import contextlib
 import logging
 import signal
 import socket
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -103,7 +104,7 @@ class Life:
         config = options.kv_events
         tokenizer, template = _texts(options)
         engine, max_model_len = build_engine(options.engine, record_events=config.enable_kv_cache_events)
-        metrics = Metrics(engine, options.model, max_model_len)
+        metrics = Metrics(engine, options.model, max_model_len, time.time())
         self.driver = Driver(engine, metrics, time_scale=options.time_scale)
         self._publisher = None
         if config.enable_kv_cache_events:

@@ -78,11 +78,16 @@ class ReplicaConfig(Keys):
     weight: Annotated[int, PlainValidator(Integer(1, 128))] = 1
 
 
+Proof = Literal["auto", "chat", "completion", "embedding", "rerank", "off"]
+
+
 class EngineConfig(Keys):
     """What the engines of a pool offer beside their API. Empty: nothing."""
 
     kv_events: EventsEndpoint = ""
     replay: EventsEndpoint = ""
+    proof: Annotated[Proof, PlainValidator(Choice(get_args(Proof)))] = "auto"
+    api_key: Annotated[SecretRef | None, PlainValidator(Secret())] = None
 
     @property
     def endpoints(self) -> tuple[str, str]:

@@ -234,6 +234,16 @@ class Placer:
         """Where each session lives, likewise."""
         return ((pool_id, home) for _, pool_id, home in self.inhabitants(pools, now))
 
+    def restarted(self, pool: CompiledPool, replica_id: str, now: float) -> int:
+        """The replica is another process, and cold: its sessions may go where they like. Returns how many did."""
+        place = (pool.pool.id, replica_id)
+        self.prefixes.forget(place)
+        self.load.forget(place)
+        lost = [digest for digest, _, home in self.inhabitants((pool,), now) if home == replica_id]
+        for digest in lost:
+            self.homes.forget(digest, now)
+        return len(lost)
+
     def served_by(self, pool: CompiledPool, ref: Ref, replica_id: str, now: float) -> bool:
         """Envoy's log says who really served. If that is another than it was told, and the session has not moved since,
         it lives there now; True then. A ref that is not ours (a sibling's, an ended session's) changes nothing."""

@@ -76,6 +76,10 @@ class CompiledFleet:
         """Those in the hash tables."""
         return {(pool_id, r.id) for pool_id, compiled in self.by_id.items() for r in compiled.members}
 
+    def epochs(self) -> dict[Place, int]:
+        """Of the replicas that say when their process began."""
+        return {(pool_id, r.id): r.epoch for pool_id, p in self.by_id.items() for r in p.pool.replicas if r.epoch}
+
     def pool_for(self, model: str | None) -> CompiledPool | None:
         """The pool of a model name. A request that names none belongs to the only pool, if there is only one."""
         if model is None:

@@ -41,6 +41,7 @@ async def test_fleet_shows_state_and_health(service, client):
         "healthy": True,
         "in_hash": True,
         "takes_new_sessions": True,
+        "epoch": 0,
     }
     assert pool["replicas"][1]["state"] == "joining"
 

@@ -22,6 +22,7 @@ WORDS = {
     "pools.<id>.engine": "its keys' defaults",
     "pools.<id>.engine.kv_events": "absent",
     "pools.<id>.engine.replay": "absent",
+    "pools.<id>.engine.api_key": "absent",
     "pools.<id>.repair": "its keys' defaults",
     "pools.<id>.context": "its keys' defaults",
     "pools.<id>.isolation": "its keys' defaults",
