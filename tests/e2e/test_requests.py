@@ -73,6 +73,7 @@ CASES = [
     Case("the hint spares the parse", MIDDLE, with_headers(("x-homing-model", "model-b")), pool="pool-b"),
     Case("a hint that the body contradicts", chat(model="model-b", messages=USER), with_headers(("x-homing-model", "chat")), status=400, error="The header x-homing-model says chat, the body says model-b."),
     Case("unknown model", chat(model="nope", messages=USER), status=404, error=f"The model nope does not exist. {KNOWN}"),
+    Case("a model that is not UTF-8", b'{"model":"m\xff","messages":[]}', status=404, error=f"The model m? does not exist. {KNOWN}"),
     Case("unknown model in the middle", chat(messages=USER, model="nope", n=1), status=404, error=f"The model nope does not exist. {KNOWN}"),
     Case("no model, several pools", chat(messages=USER), status=400, error="The request names no model, and there are several: model-a, chat, model-b."),
     Case("malformed JSON", b'{"messages":[}, "model":"model-a", "n":1}', status=400, error="The body is not valid JSON."),
