@@ -59,7 +59,7 @@ class HeldBlocks:
         self.noted = 0
         """Blocks, each counted once for every replica that holds it."""
         self.ignored = 0
-        """Blocks that could not be noted: behind one that is not known, or beyond MAX_BLOCKS."""
+        """Blocks that could not be noted: behind one that is not known, told without tokens, or beyond MAX_BLOCKS."""
 
     @property
     def block_sizes(self) -> frozenset[int]:
@@ -113,19 +113,25 @@ class HeldBlocks:
         elif (known := cache.names.get(event.parent)) is not None:
             parent = known.to_bytes(8, "little")
         else:
-            self.ignored += len(event.hashes)
+            self._ignore(cache, len(event.hashes))
             return
         self._block_sizes.add(event.block_size)
         names = _linked(parent, event.token_ids, event.block_size, event.extras)
+        self._ignore(cache, len(event.hashes) - len(event.token_ids) // event.block_size)  # told without their tokens
         for hashed, name in zip(event.hashes, names, strict=False):
             if hashed in cache.names:
                 cache.copies[hashed] = cache.copies.get(hashed, 0) + 1
             elif self.noted >= MAX_BLOCKS:
-                self.ignored += 1
+                self._ignore(cache, 1)
             else:
                 cache.names[hashed] = name
                 self._holders.add(name, cache.bit)
                 self.noted += 1
+
+    def _ignore(self, cache: _Cache, blocks: int) -> None:
+        if blocks > 0:
+            self.ignored += blocks
+            cache.complete = False
 
     def _remove(self, cache: _Cache, event: Removed) -> None:
         for hashed in event.hashes:

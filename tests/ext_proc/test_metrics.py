@@ -93,9 +93,9 @@ class Exporting:
         self.prefixes.adopt(FLEET)
         self.prefixes.index.placed("p", "gpu-a", Prompt((1, 2), (5, 10)), 0.0)
         blocks = self.prefixes.index.pool("p").blocks
+        blocks.apply("gpu-a", Stored((3,), 2, range(16), 16))
         blocks.begin("gpu-a", complete=True)
         blocks.apply("gpu-a", Stored((1,), None, range(16), 16))
-        blocks.apply("gpu-a", Stored((3,), 2, range(16), 16))
         self.prefixes.kv_counts.batches["p", Fate.APPLIED] += 2
         self.prefixes.kv_counts.passed_over["p"] += 3
         self.prefixes.kv_counts.restarts["p"] += 4

@@ -69,9 +69,18 @@ def test_cleared_is_empty_and_complete(held: HeldBlocks):
 
 
 def test_blocks_behind_one_that_is_not_known_are_counted_and_ignored(held: HeldBlocks):
+    held.begin("a", complete=True)
     held.apply("a", Stored((8, 9), 7, PROMPT[4:], 4))
     assert (held.noted, held.ignored) == (0, 2)
     assert held.held(NAMES, 3) == {}
+    assert not held.complete("a")
+
+
+def test_blocks_told_without_their_tokens_leave_the_cache_unknown(held: HeldBlocks):
+    held.begin("a", complete=True)
+    held.apply("a", Stored((1, 2, 3), None, PROMPT[:4], 4))
+    assert (held.noted, held.ignored, held.complete("a")) == (1, 2, False)
+    assert held.held(NAMES, 3) == {"a": 1}
 
 
 def test_a_cold_replica_loses_its_blocks_and_nobody_elses(held: HeldBlocks):
