@@ -1,0 +1,167 @@
+"""The comparison of rules of placement: the same work for all, nothing lost; and what the product's rule promises.
+
+Small, seeded, and no times: those are for docs/placement.md.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from bench.placement.__main__ import contenders, main
+from bench.placement.engine import BLOCK, Engine, Request, Running
+from bench.placement.product import Homing
+from bench.placement.report import behind, markdown
+from bench.placement.workloads import agents, chat, half_keyless, heavy, makers, named, shared, trace
+from bench.placement.world import Change, Result, Workload, World
+
+CONTENDERS = [c.name for c in contenders()]
+
+
+def contender(name: str):
+    return next(c for c in contenders() if c.name == name)
+
+
+def small(name: str = "small", **more: object) -> Workload:
+    return Workload(name, chat(0.5, 60.0, seed=1, turns=(2, 6)), replicas=4, **more)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", CONTENDERS)
+def test_every_contender_has_the_same_work_and_loses_none(name: str):
+    workload = small()
+    world = World(workload, contender(name))
+    result = world.run()
+    assert (result.served, result.broken) == (len(workload.requests), 0)
+    assert sum(e.queried for e in world.engines) == sum(r.tokens for r in workload.requests)
+
+
+@pytest.mark.parametrize("name", CONTENDERS)
+def test_when_a_replica_dies_nothing_that_waits_is_lost(name: str):
+    workload = small(changes=(Change(30.0, 1, joins=False),))
+    result = World(workload, contender(name)).run()
+    assert result.served == len(workload.requests)
+    assert result.broken < 0.1 * result.served
+
+
+@pytest.mark.parametrize("name", ["cache_aware", "homing_1", "homing_2"])
+def test_runs_repeat_to_the_last_digit(name: str):
+    assert World(small(), contender(name)).run() == World(small(), contender(name)).run()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: agents(6, 60.0),
+        lambda: heavy(0.3, 60.0),
+        lambda: shared(2.0, 30.0, tenants=5),
+        lambda: named(chat(0.5, 20.0)),
+        lambda: half_keyless(chat(0.5, 20.0)),
+    ],
+)
+@pytest.mark.parametrize("placers", [1, 2, 8])
+def test_the_product_serves_every_kind_of_workload_with_any_number_of_placers(
+    make: Callable[[], list[Request]], placers: int
+):
+    requests = make()
+    assert World(Workload("w", requests), Homing(placers)).run().served == len(requests)
+
+
+@pytest.mark.parametrize("placers", [1, 8])
+def test_where_there_is_room_no_session_ever_moves(placers: int):
+    assert World(Workload("light", agents(8, 240.0)), Homing(placers)).run().moved == 0
+
+
+def test_under_overload_few_turns_move():
+    """Moves evict others, who would move too: a rule that only compared costs would move half of them."""
+    requests = agents(40, 240.0)
+    result = World(Workload("full", requests, replicas=3), Homing(1)).run()
+    assert result.moved < 0.05 * len(requests)
+
+
+def test_a_scale_up_moves_nobody_and_fills_the_new_replica():
+    requests = chat(1.0, 120.0, seed=3)
+    world = World(Workload("more", requests, replicas=4, changes=(Change(60.0, 3, joins=True),)), Homing(1))
+    result = world.run()
+    share = world.engines[3].queried / sum(e.queried for e in world.engines)
+    assert result.moved == 0
+    assert 0.1 < share < 0.4
+
+
+def test_a_failure_moves_the_sessions_that_lived_there_and_no_others():
+    requests = chat(1.0, 120.0, seed=3)
+    world = World(Workload("less", requests, replicas=4, changes=(Change(60.0, 2, joins=False),)), Homing(1))
+    result = world.run()
+    assert 0 < result.moved <= len({r.session for r in requests}) / 2
+
+
+def test_a_shared_prompt_is_used_and_does_not_pile_sessions_up():
+    requests = shared(6.0, 60.0, tenants=30)
+    result = World(Workload("shared", requests), Homing(1, exact=True)).run()
+    unaware = World(Workload("shared", requests), Homing(1)).run()
+    assert result.hit_rate > unaware.hit_rate + 0.1
+    assert result.imbalance < 1.3
+
+
+def test_a_half_as_fast_replica_is_given_less():
+    world = World(Workload("slow", chat(1.0, 240.0, seed=3), replicas=4, speeds={1: 0.4}), Homing(1))
+    world.run()
+    queried = sorted((e.queried, e.name) for e in world.engines)
+    assert queried[0][1] == "r1"
+
+
+def test_caches_are_whole_blocks_and_never_the_last_token():
+    engine = Engine("r", cache_blocks=4)
+    engine.touch((1, 2, 3))
+    assert engine.match((1, 2, 3), 3 * BLOCK + 5) == 3 * BLOCK
+    assert engine.match((1, 2, 3), 3 * BLOCK) == 2 * BLOCK
+    assert engine.match((9, 2, 3), 3 * BLOCK + 5) == 0
+    engine.touch((4, 5))
+    assert engine.match((1,), 2 * BLOCK) == 0
+
+
+def test_one_prefill_at_a_time():
+    engine = Engine("r")
+    request = Request(0.0, "s", 0, 8000, 10, ())
+    engine.queue.extend((Running(request, engine), Running(request, engine)))
+    first = engine.start(0.0)
+    assert first is not None
+    assert first[0] == pytest.approx(1.0, rel=0.01)
+    assert engine.start(0.5) is None
+
+
+def test_a_trace_is_read_as_it_is_published(tmp_path: Path):
+    path = tmp_path / "trace.jsonl"
+    entries = [
+        {"timestamp": 0, "input_length": 1200, "output_length": 5, "hash_ids": [0, 1, 2]},
+        {"timestamp": 3000, "input_length": 1800, "output_length": 7, "hash_ids": [0, 1, 2, 3]},
+        {"timestamp": 4000, "input_length": 300, "output_length": 7, "hash_ids": [0]},
+    ]
+    path.write_text("\n".join(map(json.dumps, entries)))
+    first, second, alone = trace(path, faster=2.0)
+    assert (first.session, first.turn, second.session, second.turn, second.arrives) == ("m1", 0, "m1", 1, 1.5)
+    assert (alone.session, alone.blocks, alone.answer) == ("u2", (0,), 7)
+    assert len(makers(path)) == len(makers()) + 2
+
+
+def test_the_table_marks_the_best_and_how_far_behind_ours_are():
+    def result(p90: float, p99: float) -> Result:
+        return Result(0.1, p90, p99, 0.1, 0.9, 1.0, 0, 10, 0, 60.0)
+
+    results = {"w": {"other": result(1.0, 4.0), "homing_1": result(0.5, 2.0)}}
+    assert markdown(results).splitlines()[-1] == "| w | 1.00 / 4.00 | **0.50** / **2.00** |"
+    assert behind(results, ["homing_1"]) == {"w": {"homing_1": 0.5}}
+
+
+def test_the_commands_print_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("bench.placement.__main__.chosen", lambda trace, only: [small()])
+    out = tmp_path / "out.json"
+    compared = CliRunner().invoke(main, ["compare", "--json", str(out)])
+    assert compared.exit_code == 0, compared.output
+    assert set(json.loads(out.read_text())["small"]) == set(CONTENDERS)
+    searched = CliRunner().invoke(main, ["search", "--constants", "leave_factor"])
+    assert searched.exit_code == 0, searched.output
+    assert searched.stdout.count("`leave_factor`") == 5
