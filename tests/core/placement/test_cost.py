@@ -49,14 +49,14 @@ def test_prefill_is_what_is_not_cached_and_more_where_others_wait(cached: float,
     ],
 )
 def test_what_will_not_fit_costs_with_every_further_turn(working_set: float, tokens: float, expected: float):
-    asked = Asked(tokens, further_turns=4)
+    asked = Asked(tokens, Settings(eviction_factor=1.0), further_turns=4)
     assert eviction.tokens(asked, There(A, working_set=working_set, capacity=100_000)) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(
     ("begins", "sessions", "fewest", "pace", "expected"),
     [
-        (True, 5, 3, 1.0, 2 * 0.3 * 4 * 1000),
+        (True, 5, 3, 1.0, 2 * 0.5 * 4 * 1000),
         (True, 3, 3, 1.0, 0),
         (True, 6, 3, 2.0, 0),  # twice as fast, twice as many
         (False, 5, 3, 1.0, 0),
