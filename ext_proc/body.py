@@ -29,6 +29,7 @@ from homing.core.fleet import Pool
 from homing.core.history import read
 from homing.core.session import SessionKey
 from homing.ext_proc.events import BodyAnswer, Reject, RequestHeadersReceived, SetHeaders
+from homing.ext_proc.proof import Offer, Proof
 
 REPAIRS = "x-homing-repairs"
 OBSERVED = b"observed:"
@@ -47,8 +48,9 @@ class Counters(Protocol):
 class Bodies:
     """Makes the work on each request's body. `secret`: what salts and digests are made with; `clock` in seconds."""
 
-    def __init__(self, secret: bytes, clock: Callable[[], float], counts: Counters) -> None:
+    def __init__(self, secret: bytes, clock: Callable[[], float], counts: Counters, proof: Proof) -> None:
         self.counts = counts
+        self.proof = proof
         self.sessions = Sessions(0.0, 0)
         self.secret = secret
         self.clock = clock
@@ -61,6 +63,7 @@ class Bodies:
         self._pools = {pool.id: pool for pool in config.pools}
         self._plans = {}
         self._auto_budget = _strictest(config)
+        self.proof.configure(config)
         self.sessions.limit(config.sessions.ttl_s, config.sessions.max)
 
     def plan(self, pool: Pool) -> Plan:
@@ -92,7 +95,8 @@ class Work:
     """The body of one request. `wanted`: whether it has to be read. `moved`: the request goes to another pool than its
     route says, and Envoy is to choose anew."""
 
-    __slots__ = ("_bodies", "_given", "_hint", "_model", "_plan", "_pool", "_shape", "moved", "needs")
+    __slots__ = ("_bodies", "_given", "_hint", "_model", "_offer", "_path", "_plan", "_pool", "_sampled", "_shape",
+                 "moved", "needs")  # fmt: skip
 
     def __init__(
         self, bodies: Bodies, pool: Pool, plan: Plan, request: RequestHeadersReceived, moved: bool = False
@@ -102,8 +106,11 @@ class Work:
         self._model = request.model
         self._given = "x-homing-given" in request.headers
         self._hint = "x-homing-model" in request.headers
-        self._shape = shape_of(request.headers.get(":path", b"")) if plan.needs else None
+        self._path = request.headers.get(":path", b"")
+        self._sampled = plan.places and bodies.proof.samples(pool)
+        self._shape = shape_of(self._path) if plan.needs or self._sampled else None
         self.needs = self._needs()
+        self._offer: Offer | None = None
 
     @property
     def aliased(self) -> bool:
@@ -111,7 +118,7 @@ class Work:
 
     @property
     def wanted(self) -> bool:
-        return self.aliased or self.moved or bool(self.needs)
+        return self.aliased or self.moved or bool(self.needs) or self._asked_for_proof
 
     @property
     def plan(self) -> Plan:
@@ -119,6 +126,25 @@ class Work:
 
     def rewrite(self, body: bytes, key: SessionKey, named_in_body: bool = False) -> BodyAnswer | Reject:
         """`key`: the session's, as it is known by now; `named_in_body`: the body said it."""
+        answer = self._rewritten(body, key, named_in_body)
+        if isinstance(answer, BodyAnswer):
+            repaired = bool(answer.set_headers) and not self._plan.observes
+            if (repaired or self._sampled) and self._shape is not None:
+                offer = Offer(self._pool, self._path, body, answer.body or body, repaired)
+                self._offer = offer if self._bodies.proof.hold(offer) else None
+        return answer
+
+    def close(self) -> None:
+        """The request has ended: what it said may be looked for in its prompt."""
+        if self._offer is not None:
+            self._bodies.proof.offer(self._offer)
+            self._offer = None
+
+    @property
+    def _asked_for_proof(self) -> bool:
+        return self._sampled and self._shape is not None and self._bodies.proof.asks(self._pool)
+
+    def _rewritten(self, body: bytes, key: SessionKey, named_in_body: bool) -> BodyAnswer | Reject:
         try:
             before = members(body)
         except NotAnObjectError:

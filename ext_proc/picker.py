@@ -30,6 +30,7 @@ from homing.ext_proc.learning import LEARN, SESSION, ResponseLearner, learn, les
 from homing.ext_proc.models import Models
 from homing.ext_proc.outcomes import Outcome
 from homing.ext_proc.prefixes import Prefixes
+from homing.ext_proc.proof import Proof
 from homing.ext_proc.response_requests import ResponsesRequest, ResponseVisit
 from homing.ext_proc.routed import NEW_SESSION, FirstSight, RoutedRequest, UnnamedRequest
 from homing.ext_proc.tokenizing import Sent
@@ -54,6 +55,9 @@ class Counts:
     repairs: Counter[tuple[str, str]] = field(default_factory=Counter)  # (pool, repair)
     observed_repairs: Counter[tuple[str, str]] = field(default_factory=Counter)  # (pool, repair), not made
     system_texts: Counter[tuple[str, str]] = field(default_factory=Counter)  # (pool, finding)
+    complete: Counter[str] = field(default_factory=Counter)  # pool: prompts with every system text in them
+    incomplete: Counter[tuple[str, str]] = field(default_factory=Counter)  # (pool, reason)
+    unchecked: Counter[str] = field(default_factory=Counter)  # reason
     rehomed: Counter[str] = field(default_factory=Counter)  # pool: homes corrected by an outcome
 
 
@@ -76,7 +80,9 @@ class Picker:
         ttft: TtftSink,
         identity: Identity | None = None,
         prefixes: Prefixes | None = None,
+        chance: Callable[[], float] = lambda: 1.0,
     ) -> None:
+        """`chance`: a number from 0 to 1, for what is done to a sample of requests."""
         self.placer = placer
         self.counts = Counts()
         self.fleet = EMPTY
@@ -88,7 +94,8 @@ class Picker:
         self._ttft = ttft
         self._prefixes = prefixes
         secret = blake2b(placer.seed("bodies", b""), digest_size=32).digest()
-        self.bodies = Bodies(secret, clock, self.counts)
+        self.proof = Proof(self.counts, chance)
+        self.bodies = Bodies(secret, clock, self.counts, self.proof)
         self.models = Models(secret, clock)
         self._fields: tuple[str, ...] = ()
         self._recognises = False

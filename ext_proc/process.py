@@ -41,6 +41,7 @@ from homing.ext_proc.pins.secret import SharedSecret
 from homing.ext_proc.pins.sharing import Sharing, pins_url, shared_secret
 from homing.ext_proc.prefix_metrics import PrefixCollector
 from homing.ext_proc.prefixes import Prefixes
+from homing.ext_proc.prompts import TemplatePrompts
 from homing.ext_proc.seals import seals
 from homing.ext_proc.sharding import shard
 from homing.ext_proc.transport import Transport
@@ -91,8 +92,9 @@ def build_picker(
         break_tie=Random().randrange,
         prefixes=prefixes.index,
     )
-    identity = Identity(time.time, lambda: str(uuid4()).encode())
-    picker = Picker(placer, clock=clock, ttft=Ttft(registry), identity=identity, prefixes=prefixes)
+    identity, chance = Identity(time.time, lambda: str(uuid4()).encode()), Random().random
+    ttft = Ttft(registry)
+    picker = Picker(placer, clock=clock, ttft=ttft, identity=identity, prefixes=prefixes, chance=chance)
     picker.configure(config, seals(config, file, os.environ))
     registry.register(PickerCollector(picker))
     registry.register(PrefixCollector(prefixes))
@@ -139,11 +141,13 @@ async def run(config: Config, options: Options) -> None:
                 shared = tasks.create_task(sharing.run())
                 feeding = tasks.create_task(prefixes.run())
                 asking = tasks.create_task(_ask_engines(picker))
-                following = tasks.create_task(_follow(config, options, picker, _adopting(picker, transport, tasks)))
+                prompts = TemplatePrompts(options.control, clock)
+                proving = tasks.create_task(_prove(picker, prompts))
+                adopt = _adopting(picker, transport, tasks)
+                following = tasks.create_task(_follow(config, options, picker, adopt, prompts))
                 await ended.wait()
-                asking.cancel()
-                following.cancel()
-                feeding.cancel()
+                for task in (asking, following, feeding, proving):
+                    task.cancel()
                 await transport.stop(GRACE_S)
                 shared.cancel()
                 await asyncio.wait([shared])
@@ -164,6 +168,11 @@ def _transport(options: Options, picker: Picker) -> Transport:
 async def _ask_engines(picker: Picker) -> None:
     async with HttpAsk() as ask:
         await Engines(ask, lambda: picker.fleet, picker.engine_told, Random()).run()
+
+
+async def _prove(picker: Picker, prompts: TemplatePrompts) -> None:
+    async with prompts:
+        await picker.proof.run(prompts)
 
 
 def _adopting(picker: Picker, transport: Transport, tasks: asyncio.TaskGroup) -> Callable[[Fleet], None]:
@@ -190,7 +199,9 @@ def _configuring(picker: Picker, file: Path) -> Callable[[Config], None]:
     return configure
 
 
-async def _follow(config: Config, options: Options, picker: Picker, adopt: Callable[[Fleet], None]) -> None:
+async def _follow(
+    config: Config, options: Options, picker: Picker, adopt: Callable[[Fleet], None], prompts: TemplatePrompts
+) -> None:
     """The file's settings always; the fleet from control while there is one, else from the file and own probes."""
     reloader = Reloader(options.file, config, _configuring(picker, options.file))
     loop = asyncio.get_running_loop()
@@ -199,6 +210,7 @@ async def _follow(config: Config, options: Options, picker: Picker, adopt: Calla
     async def watch() -> None:
         last = feed.last if feed else Fleet()
         following = FleetWatch(options.file, Membership.following(reloader.config, last), Random())
+        prompts.found = following.templates.progress
 
         def reload() -> None:
             following.reload()

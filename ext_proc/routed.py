@@ -113,6 +113,8 @@ class RoutedRequest:
         return tuple((name, value) for name, value in headers if name in OBSERVED)
 
     def release(self) -> None:
+        if self._work is not None:
+            self._work.close()
         place, minted = (self._decision.place, self._decision.session) if self._decision else (None, None)
         closing = self._closing.named(minted) if self._closing is not None and minted is not None else self._closing
         self._desk.release(place, closing)

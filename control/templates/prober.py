@@ -41,12 +41,14 @@ class Target:
 
 @dataclass(slots=True)
 class Progress:
-    """Of one target. `trouble`: why the last try found nothing; empty when it did."""
+    """Of one target. `replaces`: another source before it, whose record is not its own. `trouble`: why the last try
+    found nothing; empty when it did."""
 
     target: Target
     found: Found | None = None
     trouble: str = ""
     tries: int = 0
+    replaces: bool = False
 
 
 class TemplateProber:
@@ -79,7 +81,7 @@ class TemplateProber:
             del self.progress[pool_id]
         for target in targets.values():
             if target not in self._tasks:
-                self.progress[target.pool_id] = Progress(target)
+                self.progress[target.pool_id] = Progress(target, replaces=target.pool_id in self.progress)
                 self._tasks[target] = tasks.create_task(self._follow(target))
 
     async def _follow(self, target: Target) -> None:
@@ -146,13 +148,14 @@ class TemplateProber:
         return True
 
     def _failed(self, progress: Progress, trouble: str) -> None:
-        """What was found before stays: most failures are an engine that is restarting."""
+        """What was known before stays, also what control told before it went away: most failures are an engine that is
+        restarting."""
         if trouble != progress.trouble:
             words = "the last one stays" if progress.found else "nothing is repaired"
             pool_id, source = progress.target.pool_id, where(progress.target.source)
             log.warning("pool %s: no chat template from %s (%s): %s", pool_id, source, trouble, words)
         progress.trouble = trouble
-        if progress.found is None:
+        if progress.found is None and progress.replaces:
             self._membership.apply(TemplateProbed(progress.target.pool_id, None))
 
 

@@ -22,8 +22,12 @@ from homing.core.template.source import ChatTemplate
 
 log = logging.getLogger(__name__)
 
-START_S = 20.0
+START_S = 30.0
 """For a start on a machine that is busy with everything else that starts."""
+
+PATIENCE_S = 10.0
+"""Beyond the limit of processor time, for one that does not get it."""
+
 GRACE_S = 1.0
 MAX_JOB_BYTES = 16 << 20
 MAX_ANSWER_BYTES = 64 << 20
@@ -88,7 +92,7 @@ class Renderer:
             raise WorkerLostError(f"no process to render in: {error.strerror or error}") from None
         done = False
         try:
-            async with asyncio.timeout(self._time_limit_s + GRACE_S + (START_S if new else 0)):
+            async with asyncio.timeout(self._time_limit_s + PATIENCE_S + (START_S if new else 0)):
                 answer = _decode(await _exchange(process, body))
             done = True
             return answer
@@ -101,7 +105,7 @@ class Renderer:
                 await self._end()
 
     def _why(self, code: int | None) -> str:
-        if code in (-signal.SIGALRM, -signal.SIGKILL):
+        if code in (-signal.SIGPROF, -signal.SIGKILL):
             return f"took more than {self._time_limit_s:g} s to render"
         return "took too much memory, or crashed, while rendering"
 

@@ -1,9 +1,10 @@
 """The process in which chat templates run: `python -m homing.control.templates.worker`.
 
 A template is code from a model's publisher. The sandbox keeps it from files, imports and attributes; this process
-keeps what a sandbox cannot: the time (an alarm that ends the process, whatever C code it is in), the memory (an
-address space of its own), and the secrets (an environment without any). One job at a time: a frame in, a frame out
-(four bytes of length, then msgpack). The end of its input is its own.
+keeps what a sandbox cannot: the time (an alarm of processor time, since a busy machine is no fault of a template's,
+ends the process whatever C code it is in), the memory (an address space of its own), and the secrets (an environment
+without any). One job at a time: a frame in, a frame out (four bytes of length, then msgpack). The end of its input is
+its own.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from homing.core.template.source import ChatTemplate
 TIME_LIMIT_S = 2.0
 MEMORY_LIMIT_BYTES = 512 << 20
 KEPT_COMPILED = 16
-NICENESS = 10
+NICENESS = 5
 
 
 class Probe(msgspec.Struct, frozen=True, tag="probe"):
@@ -83,13 +84,13 @@ class Bench:
 
 
 def serve(jobs: IO[bytes], answers: IO[bytes], time_limit_s: float) -> None:
-    """Until the end of `jobs`. A job that takes longer than the limit ends the process by SIGALRM."""
+    """Until the end of `jobs`. A job that takes longer than the limit ends the process by SIGPROF."""
     bench, decode, encode = Bench(), msgspec.msgpack.Decoder(Job).decode, msgspec.msgpack.encode
     while len(head := jobs.read(4)) == 4:
         job = decode(jobs.read(int.from_bytes(head)))
-        signal.setitimer(signal.ITIMER_REAL, time_limit_s)
+        signal.setitimer(signal.ITIMER_PROF, time_limit_s)
         body = encode(bench.do(job))
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.setitimer(signal.ITIMER_PROF, 0)
         answers.write(len(body).to_bytes(4) + body)
         answers.flush()
 

@@ -1,7 +1,7 @@
 """The file `homing.yaml`: its models, and `parse`, which reads it or says everything that is wrong with it."""
 
 from homing.core.config.address import Address
-from homing.core.config.context import TemplateConfig
+from homing.core.config.context import ProofConfig, TemplateConfig
 from homing.core.config.discovery import Discovery, Docker, Kubernetes
 from homing.core.config.document import MAX_FILE_BYTES
 from homing.core.config.models import Config, HealthCheck, PoolConfig, ReplicaConfig, Sessions, Tenants
@@ -19,6 +19,7 @@ __all__ = [
     "Kubernetes",
     "PoolConfig",
     "Problem",
+    "ProofConfig",
     "ReplicaConfig",
     "Sessions",
     "TemplateConfig",

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import PlainValidator, model_validator
 
 from homing.core.config.keys import Keys
-from homing.core.config.kinds import Choice, Integer, Number, Text
+from homing.core.config.kinds import Choice, Integer, Number, Switch, Text
 
 Mode = Literal["off", "observe", "route", "full"]
 MODES: tuple[Mode, ...] = ("off", "observe", "route", "full")
@@ -45,6 +45,14 @@ class RepairConfig(Keys):
     think: Annotated[Literal["keep", "strip"], PlainValidator(Choice(("keep", "strip")))] = "keep"
     lost_system: Annotated[LostSystem, PlainValidator(Choice(("off", "sample", "report", "restore")))] = "off"
     percent: Annotated[float, PlainValidator(Number(0, 100))] = 100.0
+
+
+class ProofConfig(Keys):
+    """Which share of the requests is proved, beside those that were repaired. `ask`: also of those whose body nothing
+    else needs."""
+
+    sample: Annotated[float, PlainValidator(Number(0, 1))] = 0.01
+    ask: Annotated[bool, PlainValidator(Switch())] = False
 
 
 class ContextConfig(Keys):

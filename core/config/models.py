@@ -11,7 +11,15 @@ from typing import Annotated, Literal, get_args
 from pydantic import BeforeValidator, Field, PlainValidator
 
 from homing.core.config.address import Address
-from homing.core.config.context import MODE, ContextConfig, IsolationConfig, Mode, RepairConfig, TemplateConfig
+from homing.core.config.context import (
+    MODE,
+    ContextConfig,
+    IsolationConfig,
+    Mode,
+    ProofConfig,
+    RepairConfig,
+    TemplateConfig,
+)
 from homing.core.config.discovery import Discovery
 from homing.core.config.issued import Cookie, Signed
 from homing.core.config.keys import Keys
@@ -103,6 +111,7 @@ class _PoolKeys(Keys):
     template: TemplateConfig = Field(default_factory=TemplateConfig)
     mode: Annotated[Mode, PlainValidator(MODE)] = "full"
     repair: RepairConfig = Field(default_factory=RepairConfig)
+    proof: ProofConfig = Field(default_factory=ProofConfig)
     context: ContextConfig = Field(default_factory=ContextConfig)
     isolation: IsolationConfig = Field(default_factory=IsolationConfig)
     placement: Placement = Field(default_factory=Placement)
@@ -125,6 +134,7 @@ class PoolSection(_PoolKeys):
             template=self.template,
             mode=self.mode,
             repair=self.repair,
+            proof=self.proof,
             context=self.context,
             isolation=self.isolation,
             placement=self.placement,

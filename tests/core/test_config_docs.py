@@ -26,6 +26,7 @@ WORDS = {
     "pools.<id>.repair": "its keys' defaults",
     "pools.<id>.context": "its keys' defaults",
     "pools.<id>.isolation": "its keys' defaults",
+    "pools.<id>.proof": "its keys' defaults",
     "pools.<id>.template": "its keys' defaults",
     "pools.<id>.template.file": "absent",
     "pools.<id>.template.directory": "absent",

@@ -21,6 +21,7 @@ SYSTEM = {"role": "system", "content": "Answer in short sentences, and never in 
 USER = {"role": "user", "content": "What is the capital of France, and since when?"}
 ANSWER = {"role": "assistant", "content": "Paris."}
 FOLDED = {"role": "user", "content": f"{SYSTEM['content']}\n\n{USER['content']}"}
+ALL = {"sample": 1, "ask": True}
 
 
 @dataclass
@@ -46,6 +47,8 @@ class Work:
 def work(short_directory: Path) -> Iterator[Work]:
     template = short_directory / "gemma.jinja"
     template.write_text(published("trl", "gemma"))
+    last_only = short_directory / "last_only.jinja"
+    last_only.write_text(published("trl", "deepseek_r1_distill"))
     strict: dict[str, object] = {"template": {"file": str(template)}}
     clean: dict[str, object] = {"template": {"source": "none"}}
     sim = ("--ttft-ms", "1", "--itl-ms", "1", "--chat-template", str(template))
@@ -57,6 +60,8 @@ def work(short_directory: Path) -> Iterator[Work]:
 
         pools = (
             SimulatedPool("engine", "engine", 1, sim_flags=sim, settings=strict),
+            SimulatedPool("asked", "asked", 1, sim_flags=sim[:4], settings={"proof": ALL}),
+            pool("losing", {"template": {"file": str(last_only)}, "repair": {"system": "off"}, "proof": ALL}),
             pool("repaired", strict),
             pool("observed", {**strict, "mode": "observe"}),
             pool("apart", {**clean, "isolation": {"cache_salt": "tenant"}}),
@@ -169,3 +174,30 @@ def test_tenants_are_apart_and_their_pool_fails_closed_while_others_go_on(work: 
         stack.processes.kill(picker)
         stack.start_picker(picker)
     until(lambda: work.send("apart", USER).status_code == 200, what="the pickers to be back")
+
+
+def test_the_prompt_of_every_repaired_request_is_looked_at_after_its_end(work: Work) -> None:
+    before = work.stack.metric("homing_context_complete_total", pool="engine")
+    assert work.send("engine", SYSTEM, USER).headers["x-homing-repairs"] == "fold_system"
+    until(lambda: work.stack.metric("homing_context_complete_total", pool="engine") > before, what="the proof")
+    assert work.stack.metric("homing_context_incomplete_total", pool="engine") == 0
+
+
+def test_a_text_that_the_template_loses_is_told(work: Work) -> None:
+    """Nothing is repaired there, as the file says."""
+
+    def found() -> bool:
+        work.send("losing", SYSTEM, {"role": "system", "content": "The last one stays."}, USER)
+        return work.stack.metric("homing_context_incomplete_total", pool="losing", reason="lost") > 0
+
+    until(found, what="the loss")
+    assert work.stack.metric("homing_context_complete_total", pool="losing") == 0
+
+
+def test_a_template_that_only_the_engine_has_is_asked_of_the_engine(work: Work) -> None:
+    def found() -> bool:
+        work.send("asked", SYSTEM, {"role": "developer", "content": "Be brief."}, USER)
+        return work.stack.metric("homing_context_complete_total", pool="asked") > 0
+
+    until(found, what="the proof")
+    assert work.stack.metric("homing_context_incomplete_total", pool="asked") == 0

@@ -15,6 +15,7 @@ from homing.core.session import Homes
 from homing.core.template.record import Capabilities, Fate
 from homing.ext_proc.events import BodyAnswer, Reject, RequestHeadersReceived
 from homing.ext_proc.picker import Picker
+from homing.ext_proc.proof import Offer
 from homing.ext_proc.routed import RoutedRequest
 
 NO_SYSTEM = Capabilities(system=Fate.REFUSED, later_system=Fate.REFUSED)
@@ -37,7 +38,8 @@ class Picking:
         pools = {"p": {"served_name": "served", "aliases": ["alias"], "replicas": replicas, **settings}}
         file = {"tenants": {"header": "x-tenant", "trusted": True}, "pools": pools}
         placer = Placer(Homes(100.0, 1000), Chains(100.0, 1000), Load(), b"secret", lambda n: 0)
-        self.picker = Picker(placer, lambda: self.now, Nowhere())
+        self.chance = 1.0
+        self.picker = Picker(placer, lambda: self.now, Nowhere(), chance=lambda: self.chance)
         self.picker.configure(parse(json.dumps(file), "f"))
         self.picker.adopt(Fleet((Pool("p", "served", ("alias",), "ring", (Replica("r", "10.0.0.1:8000"),), record),)))
 
@@ -231,3 +233,68 @@ def test_a_sample_is_of_sessions():
     for i in range(400):
         picking.send(SYSTEM, USER, session=b"%d" % i)
     assert 10 < picking.picker.counts.system_texts["p", "new"] < 45
+
+
+def offered(picking: Picking) -> list[Offer]:
+    return list(picking.picker.proof._waiting)
+
+
+def test_a_repaired_request_is_offered_for_proof_once_it_has_ended():
+    picking = Picking()
+    body = json.dumps({"messages": [SYSTEM, USER]}).encode()
+    request = picking.route()
+    answer = request.rewrite(body)
+    assert isinstance(answer, BodyAnswer)
+    assert offered(picking) == []
+    request.release()
+    (offer,) = offered(picking)
+    assert (offer.said, offer.sent, offer.path, offer.repaired) == (body, answer.body, b"/v1/chat/completions", True)
+
+
+def test_what_only_would_be_repaired_is_not_and_what_needs_no_repair_only_in_the_sample():
+    body = json.dumps({"messages": [SYSTEM, USER]}).encode()
+    for picking, chance, count in [
+        (Picking(mode="observe"), 1.0, 0),
+        (Picking(CLEAN), 1.0, 0),
+        (Picking(CLEAN), 0.0, 1),
+    ]:
+        picking.chance = chance
+        request = picking.route(session=None)  # read to recognise the conversation
+        request.rewrite(body)
+        request.release()
+        assert [offer.repaired for offer in offered(picking)] == [False] * count
+
+
+LOST = {"lost_system": "report"}
+
+
+@pytest.mark.parametrize(
+    ("record", "settings", "in_sample", "read"),
+    [
+        (CLEAN, {}, True, False),
+        (None, {}, True, False),
+        (CLEAN, {"proof": {"sample": 0.5}}, True, False),
+        (CLEAN, {"proof": {"sample": 0.5, "ask": True}}, True, True),
+        (CLEAN, {"proof": {"sample": 0.5, "ask": True}}, False, False),
+        (CLEAN, {"proof": {"sample": 0, "ask": True}}, True, False),
+        (CLEAN, {"proof": {"sample": 1, "ask": True}, "mode": "off"}, True, False),
+        (NO_SYSTEM, {}, False, True),
+        (NO_SYSTEM, {"repair": {"system": "off"}}, False, False),
+        (NO_SYSTEM, {"repair": {"percent": 0}}, False, False),
+        (NO_SYSTEM, {"mode": "route"}, False, False),
+        (NO_SYSTEM, {"mode": "observe"}, False, True),
+        (Capabilities(developer=Fate.DROPPED), {}, False, True),
+        (Capabilities(developer=Fate.DROPPED), {"repair": {"developer": "off"}}, False, False),
+        (Capabilities(trims=True, dated=True, stable=False, default_system=True), {}, False, False),
+        (CLEAN, {"repair": LOST}, False, True),
+        (CLEAN, {"context": {"max_tokens": 1000}}, False, True),
+        (CLEAN, {"isolation": {"cache_salt": "tenant"}}, False, True),
+    ],
+)
+def test_which_settings_cost_the_reading_of_a_body(
+    record: Capabilities | None, settings: dict[str, object], in_sample: bool, read: bool
+):
+    """Of a conversation that names its session and a model by its served name."""
+    picking = Picking(record, **settings)
+    picking.chance = 0.0 if in_sample else 0.99
+    assert picking.route().want_body is read

@@ -28,6 +28,7 @@ from homing.ext_proc.pins import metrics as pins_metrics
 from homing.ext_proc.pins.counts import Peer, PinCounts, Read, Why
 from homing.ext_proc.prefix_metrics import PrefixCollector
 from homing.ext_proc.prefixes import Prefixes
+from homing.ext_proc.proof import Incomplete, Unchecked
 from homing.ext_proc.tokenizing import Learning
 
 ROOT = Path(__file__).parents[2]
@@ -81,6 +82,9 @@ class Exporting:
         self.picker.counts.repairs["p", "developer"] += 1
         self.picker.counts.observed_repairs["p", "developer"] += 1
         self.picker.counts.system_texts["p", "kept"] += 1
+        self.picker.counts.complete["p"] += 1
+        self.picker.counts.incomplete["p", "lost"] += 1
+        self.picker.counts.unchecked["queue"] += 1
         self.picker.violated(Stage.FRESH, ANY_EVENT)
         self.picker.adopt(Fleet((Pool("p", "served", ("alias",), replicas=(REPLICAS[0], Replica("c", "10.0.0.3:1"))),)))
         self.picker.finished(Outcome("p", "c", 200, 0.3, 1.0, 2, "hash", ref))
@@ -202,6 +206,8 @@ def test_docs_and_code_agree_on_the_values_of_labels():
     assert documented_values("homing_prompts_learned_total", "outcome") == set(Learning)
     assert documented_values("homing_rejected_total", "reason") == {"hint", "context_length", "overload", "session"}
     assert documented_values("homing_system_texts_total", "outcome") == set(Finding)
+    assert documented_values("homing_context_incomplete_total", "reason") == set(Incomplete)
+    assert documented_values("homing_context_unchecked_total", "reason") == set(Unchecked)
 
 
 def test_a_rewritten_alias_counts_nothing_as_refused(exporting: Exporting):

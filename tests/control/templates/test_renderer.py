@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-import time
+import signal
 
 import pytest
 from published_templates import published
@@ -130,8 +130,6 @@ async def test_a_worker_whose_starter_is_gone_ends_even_in_a_loop():
     await asyncio.sleep(0.05)
     assert stdin is not None
     stdin.close()
-    begun = time.monotonic()
     with pytest.raises(WorkerLostError):
         await job
-    assert process.returncode is not None
-    assert time.monotonic() - begun < LIMIT_S + 5  # bounded, not measured
+    assert process.returncode == -signal.SIGPROF
