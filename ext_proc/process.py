@@ -128,7 +128,11 @@ async def run(config: Config, options: Options) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, ended.set)
-    asked = (module.routes(picker, clock) for module in (residents, sessions, receipts))
+    asked = (
+        residents.routes(picker, clock, sharing.shares),
+        sessions.routes(picker, clock),
+        receipts.routes(picker, clock),
+    )
     own = (*chain.from_iterable(asked), *sharing.routes())
     async with decide.for_nginx(picker, options.nginx_log, clock) as for_nginx:
         routes = (*own, *for_nginx)

@@ -23,14 +23,16 @@ BATCH = 2_000
 """Sessions counted before the next request has its turn: less than a millisecond."""
 
 
-def routes(picker: Picker, clock: Callable[[], float]) -> tuple[Route, ...]:
+def routes(picker: Picker, clock: Callable[[], float], shared: bool = False) -> tuple[Route, ...]:
+    """`shared`: the table is that of all pickers together."""
+
     async def replicas(_: Request) -> Response:
-        return Response(msgspec.json.encode(await census(picker, clock())), media_type="application/json")
+        return Response(msgspec.json.encode(await census(picker, clock(), shared)), media_type="application/json")
 
     return (Route("/replicas", replicas),)
 
 
-async def census(picker: Picker, now: float) -> Census:
+async def census(picker: Picker, now: float, shared: bool = False) -> Census:
     """Every replica of the picker's fleet, in its order."""
     living = await _counted(picker.placer.residents(picker.fleet.by_id.values(), now))
     load = picker.placer.load
@@ -39,7 +41,7 @@ async def census(picker: Picker, now: float) -> Census:
         for p in picker.fleet.by_id.values()
         for r in p.pool.replicas
     )
-    return Census(picker.version or "", False, tuple(found))
+    return Census(picker.version or "", shared, tuple(found))
 
 
 async def _counted(homes: Iterator[Place]) -> Counter[Place]:

@@ -81,6 +81,11 @@ class Sharing:
         self._first_sight = FirstSight(store.fetch, self._count, Circuit(FAILURES, OPEN_S))
 
     @property
+    def shares(self) -> bool:
+        """Whether the table is that of other pickers too."""
+        return bool(self._siblings) or self._store is not None
+
+    @property
     def first_sight(self) -> Callable[[bytes], Awaitable[object] | None] | None:
         return self._first_sight.read if self._first_sight is not None else None
 
@@ -97,7 +102,7 @@ class Sharing:
 
     async def run(self) -> None:
         """Until cancelled; then what is not yet told is told, in bounded time."""
-        if not self._siblings and self._store is None:
+        if not self.shares:
             log.info("pins are this picker's alone: a restart forgets them (docs/sharing.md)")
         try:
             async with asyncio.TaskGroup() as tasks:

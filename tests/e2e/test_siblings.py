@@ -60,8 +60,9 @@ def homes(stack: StaticStack) -> dict[str, str]:
 
 
 def fit(stack: StaticStack, picker: str) -> bool:
-    text = httpx.get(f"http://127.0.0.1:{stack.picker_http[picker]}/replicas", trust_env=False).text
-    return text.count("ready") >= 3
+    census = httpx.get(f"http://127.0.0.1:{stack.picker_http[picker]}/replicas", trust_env=False).json()
+    assert census["shared"], "the sessions of both are counted once"
+    return [replica["state"] for replica in census["replicas"]] == ["ready"] * 3
 
 
 def all_at_home(stack: StaticStack, homes: dict[str, str]) -> None:
