@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+import trustme
 from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis_server import RedisServer, free_port
 from sharers import TTL_S, Sharer, Stores
@@ -204,6 +205,27 @@ async def test_a_password_is_needed_and_known(tmp_path: Path, caplog: pytest.Log
         assert str(server.port) not in caplog.text
     finally:
         for store in (knowing, guessing, wrong):
+            await store.close()
+        server.kill()
+
+
+async def test_tls_and_only_to_who_is_signed_for(tmp_path: Path):
+    trusted, stranger, tls_port = trustme.CA(), trustme.CA(), free_port()
+    certificate = trusted.issue_cert("127.0.0.1")
+    certificate.cert_chain_pems[0].write_to_path(tmp_path / "cert.pem")
+    certificate.private_key_pem.write_to_path(tmp_path / "key.pem")
+    for name, ca in (("trusted", trusted), ("stranger", stranger)):
+        ca.cert_pem.write_to_path(tmp_path / f"{name}.pem")
+    files = ("--tls-cert-file", f"{tmp_path}/cert.pem", "--tls-key-file", f"{tmp_path}/key.pem")
+    ours = ("--tls-port", str(tls_port), *files, "--tls-ca-cert-file", f"{tmp_path}/trusted.pem")
+    server = RedisServer(tmp_path / "tls", (*ours, "--tls-auth-clients", "no")).start()
+    one = Sharer("one")
+    url = f"rediss://127.0.0.1:{tls_port}/0?ssl_ca_certs={tmp_path}"
+    knowing, doubting = one.in_redis(f"{url}/trusted.pem"), one.in_redis(f"{url}/stranger.pem")
+    try:
+        assert [await store.round() for store in (knowing, doubting)] == [True, False]
+    finally:
+        for store in (knowing, doubting):
             await store.close()
         server.kill()
 
