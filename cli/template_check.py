@@ -39,8 +39,8 @@ async def templates(config: Config, beside: Path, engines: bool) -> tuple[Templa
     asked = [pool for pool in config.pools if _is_asked(pool, engines)]
     if not asked:
         return ()
-    async with Finder(Random()) as finder:
-        return tuple([await _summary(pool, beside, finder) for pool in asked])
+    async with Finder(beside, Random()) as finder:
+        return tuple([await _summary(pool, finder) for pool in asked])
 
 
 def _is_asked(pool: PoolConfig, engines: bool) -> bool:
@@ -48,30 +48,28 @@ def _is_asked(pool: PoolConfig, engines: bool) -> bool:
     return bool(source.file or source.directory) or (engines and source.source == "engine")
 
 
-async def _summary(pool: PoolConfig, beside: Path, finder: Finder) -> TemplateSummary:
+async def _summary(pool: PoolConfig, finder: Finder) -> TemplateSummary:
     from homing.control.templates.finding import TROUBLES, where
     from homing.core.template.advice import warnings
 
     source = where(pool.template)
     try:
-        record = (await _found(pool, beside, finder)).record
+        record = (await _found(pool, finder)).record
     except TROUBLES as error:
         return TemplateSummary(pool.id, source, None, (), str(error))
     return TemplateSummary(pool.id, source, record, warnings(record), "")
 
 
-async def _found(pool: PoolConfig, beside: Path, finder: Finder) -> Found:
+async def _found(pool: PoolConfig, finder: Finder) -> Found:
     """From the file, or from the first replica that answers. Raises one of TROUBLES."""
     from homing.control.templates.engine import EngineError
-    from homing.control.templates.finding import path_of
 
-    path = path_of(pool.template, beside)
-    if path is not None:
-        return await finder.in_files(path, pool.template)
+    if finder.path_of(pool.template) is not None:
+        return await finder.in_files(pool.template)
     trouble = EngineError("no replica")
     for replica in pool.replicas:
         try:
-            return await finder.of_engine(str(replica.address), pool.served_name)
+            return await finder.of_engine(str(replica.address), pool.served_name, pool.engine.api_key)
         except EngineError as error:
             trouble = EngineError(f"{replica.address}: {error}")
     raise trouble

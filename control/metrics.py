@@ -48,7 +48,10 @@ class ControlCollector(Collector):
                 replicas.add_metric([pool.id, state], sum(r.state is state for r in pool.replicas))
             for replica in pool.replicas:
                 healthy.add_metric([pool.id, replica.id], float(replica.healthy))
-        yield from (replicas, healthy)
+        known = GaugeMetricFamily("homing_template_known", "Whether a chat template was probed.", labels=["pool"])
+        for pool in self.watch.membership.view.fleet.pools:
+            known.add_metric([pool.id], float(pool.template is not None))
+        yield from (replicas, healthy, known)
 
     def _sources(self) -> Iterable[Metric]:
         probes = CounterMetricFamily("homing_probes", "Health probes by result.", labels=["pool", "result"])

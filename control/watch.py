@@ -47,8 +47,8 @@ class FleetWatch:
         self.discovery = StaticDiscovery(membership, resolve)
         self._probe = HttpProbe()
         self.prober = Prober(membership, self._probe, random, proving)
-        self._finder = Finder(random)
-        self.templates = TemplateProber(membership, path, self._finder, random)
+        self._finder = Finder(path, random)
+        self.templates = TemplateProber(membership, self._finder, random)
         self._before_probes = before_probes
 
     def reload(self) -> None:

@@ -145,7 +145,7 @@ async def run(config: Config, options: Options) -> None:
                 shared = tasks.create_task(sharing.run())
                 feeding = tasks.create_task(prefixes.run())
                 asking = tasks.create_task(_ask_engines(picker))
-                prompts = TemplatePrompts(options.control, clock)
+                prompts = TemplatePrompts(options.control, options.file, clock)
                 proving = tasks.create_task(_prove(picker, prompts))
                 adopt = _adopting(picker, transport, tasks)
                 following = tasks.create_task(_follow(config, options, picker, adopt, prompts))

@@ -6,13 +6,17 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 import httpx
 import msgspec
 
+from homing.control.secrets import SecretError
 from homing.control.templates.engine import Engine, EngineError
+from homing.control.templates.finding import key_at
 from homing.control.templates.prober import Progress
 from homing.control.templates.renderer import Renderer, WorkerLostError
+from homing.core.config.secret import SecretRef
 from homing.core.context.proof import Case
 from homing.core.fleet import Pool
 from homing.core.template.source import ChatTemplate
@@ -26,9 +30,13 @@ MAX_KEPT = 200
 
 
 class TemplatePrompts:
-    """`control`: its URL, if there is one. An asynchronous context manager."""
+    """`control`: its URL, if there is one; `file`: the configuration, for paths relative to it.
 
-    def __init__(self, control: str | None, clock: Callable[[], float]) -> None:
+    An asynchronous context manager.
+    """
+
+    def __init__(self, control: str | None, file: Path, clock: Callable[[], float]) -> None:
+        self._file = file
         self.found: Mapping[str, Progress] = {}
         """What this process has found out itself, by pool: while there is no control service."""
         self._control = control
@@ -47,19 +55,19 @@ class TemplatePrompts:
         await self._renderer.end()
         await self._client.aclose()
 
-    async def prompt(self, pool: Pool, case: Case) -> str:
+    async def prompt(self, pool: Pool, case: Case, key: SecretRef | None) -> str:
         """Raises RefusedError, UnprovableError."""
         if pool.template is None:
             raise UnprovableError(Unchecked.TEMPLATE)
         if not pool.template_digest:
-            return await self._engines(pool, case)
+            return await self._engines(pool, case, key)
         text = await self._text(pool.id, pool.template_digest)
         try:
             return await self._renderer.render(text, case.messages, case.tools)
         except WorkerLostError:
             raise UnprovableError(Unchecked.WORKER) from None
 
-    async def _engines(self, pool: Pool, case: Case) -> str:
+    async def _engines(self, pool: Pool, case: Case, key: SecretRef | None) -> str:
         now = self._clock()
         if now < self._asked_s + ENGINE_PAUSE_S:
             raise UnprovableError(Unchecked.RATE)
@@ -68,8 +76,9 @@ class TemplatePrompts:
         if replica is None:
             raise UnprovableError(Unchecked.ENGINE)
         try:
-            return await Engine(self._client, replica.address, pool.served_name).render(case.messages, case.tools)
-        except EngineError:
+            engine = Engine(self._client, replica.address, pool.served_name, key_at(key, self._file))
+            return await engine.render(case.messages, case.tools)
+        except (EngineError, SecretError):
             raise UnprovableError(Unchecked.ENGINE) from None
 
     async def _text(self, pool_id: str, digest: str) -> ChatTemplate:

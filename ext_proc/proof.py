@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
-from homing.core.config import Config, ProofConfig
+from homing.core.config import Config, PoolConfig
+from homing.core.config.secret import SecretRef
 from homing.core.context.proof import Case, NoCaseError, case_of, missing
 from homing.core.fleet import Pool
 from homing.core.template.probe import RefusedError
@@ -29,7 +30,6 @@ REST = 9
 """Times as long as a proof took, until the next one: a tenth of the time at the most."""
 
 MAX_REST_S = 1.0
-_NONE = ProofConfig(sample=0.0)
 
 
 class Incomplete(StrEnum):
@@ -83,8 +83,8 @@ class UnprovableError(Exception):
 
 
 class Prompts(Protocol):
-    async def prompt(self, pool: Pool, case: Case) -> str:
-        """As the pool's engine makes it. Raises RefusedError, UnprovableError."""
+    async def prompt(self, pool: Pool, case: Case, key: SecretRef | None) -> str:
+        """As the pool's engine makes it; `key`: the place of its API key. Raises RefusedError, UnprovableError."""
 
 
 class Proof:
@@ -93,23 +93,24 @@ class Proof:
     def __init__(self, counts: Counters, chance: Callable[[], float]) -> None:
         self._counts = counts
         self._chance = chance
-        self._pools: Mapping[str, ProofConfig] = {}
+        self._pools: Mapping[str, PoolConfig] = {}
         self._waiting: deque[Offer] = deque()
         self._held = 0
         self._held_bytes = 0
         self._offered = asyncio.Event()
 
     def configure(self, config: Config) -> None:
-        self._pools = {pool.id: pool.proof for pool in config.pools}
+        self._pools = {pool.id: pool for pool in config.pools}
 
     def samples(self, pool: Pool) -> bool:
         """Whether a request of the pool is in the sample."""
-        share = self._pools.get(pool.id, _NONE).sample
-        return share > 0 and self._chance() < share
+        known = self._pools.get(pool.id)
+        return known is not None and known.proof.sample > 0 and self._chance() < known.proof.sample
 
     def asks(self, pool: Pool) -> bool:
         """Whether the body of one in the sample is asked for, where nothing else needs it."""
-        return self._pools.get(pool.id, _NONE).ask
+        known = self._pools.get(pool.id)
+        return known is not None and known.proof.ask
 
     def hold(self, offer: Offer) -> bool:
         """Whether there is room for it until its request has ended. What is held must be offered."""
@@ -146,7 +147,8 @@ class Proof:
         pool_id = offer.pool.id
         try:
             case = await asyncio.to_thread(case_of, offer.path, offer.said, offer.sent)
-            prompt = await prompts.prompt(offer.pool, case)
+            known = self._pools.get(pool_id)
+            prompt = await prompts.prompt(offer.pool, case, known.engine.api_key if known else None)
             lost = await asyncio.to_thread(missing, prompt, case.texts)
         except NoCaseError:
             self._counts.unchecked[Unchecked.SHAPE] += 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import ssl
 from dataclasses import dataclass
 from datetime import date
@@ -11,16 +12,18 @@ from random import Random
 
 import httpx
 
+from homing.control.secrets import SecretError, resolve
 from homing.control.templates.dates import spellings
 from homing.control.templates.engine import Engine, EngineError, probed
 from homing.control.templates.files import SourceError, from_directory, from_file
 from homing.control.templates.renderer import Renderer, WorkerLostError
 from homing.core.config import TemplateConfig
+from homing.core.config.secret import SecretRef
 from homing.core.template.probe import OpaqueError, RefusedError
 from homing.core.template.record import Capabilities
 from homing.core.template.source import ChatTemplate
 
-TROUBLES = (SourceError, EngineError, RefusedError, OpaqueError, WorkerLostError)
+TROUBLES = (SourceError, EngineError, RefusedError, OpaqueError, WorkerLostError, SecretError)
 """What a try may end with. The text of each says why, in words."""
 
 SEED_BYTES = 16
@@ -35,9 +38,10 @@ class Found:
 
 
 class Finder:
-    """An asynchronous context manager."""
+    """`beside`: the file that relative paths are relative to. An asynchronous context manager."""
 
-    def __init__(self, random: Random) -> None:
+    def __init__(self, beside: Path, random: Random) -> None:
+        self._beside = beside
         self._random = random
         self._renderer = Renderer()
         # verify: replicas speak plain HTTP, and to load authorities takes 40 ms;
@@ -53,14 +57,22 @@ class Finder:
         await self._renderer.end()
         await self._client.aclose()
 
-    async def in_files(self, path: Path, source: TemplateConfig) -> Found:
-        """`path`: of the file or the directory. Raises one of TROUBLES."""
+    async def in_files(self, source: TemplateConfig) -> Found:
+        """Raises one of TROUBLES."""
+        path = self.path_of(source)
+        assert path is not None
         text = await asyncio.to_thread(from_file if source.file else from_directory, path)
         return Found(await self._renderer.probe(text, self._seed(), _dates()), text)
 
-    async def of_engine(self, address: str, model: str) -> Found:
-        """Raises one of TROUBLES."""
-        return Found(await probed(Engine(self._client, address, model).render, self._seed(), _dates()))
+    async def of_engine(self, address: str, model: str, key: SecretRef | None = None) -> Found:
+        """`key`: the place of the engine's API key. Raises one of TROUBLES."""
+        engine = Engine(self._client, address, model, key_at(key, self._beside))
+        return Found(await probed(engine.render, self._seed(), _dates()))
+
+    def path_of(self, source: TemplateConfig) -> Path | None:
+        """Of the file or the directory; None where it is the engine's."""
+        named = source.file or source.directory
+        return self._beside.parent / named if named else None
 
     def _seed(self) -> bytes:
         return self._random.randbytes(SEED_BYTES)
@@ -73,10 +85,9 @@ def where(source: TemplateConfig) -> str:
     return f"directory {source.directory}" if source.directory else source.source
 
 
-def path_of(source: TemplateConfig, beside: Path) -> Path | None:
-    """Of the file or the directory, relative to the directory of the file `beside`; None where it is the engine's."""
-    named = source.file or source.directory
-    return beside.parent / named if named else None
+def key_at(place: SecretRef | None, beside: Path) -> str | None:
+    """Raises SecretError."""
+    return None if place is None else resolve(place, beside, os.environ).decode(errors="replace")
 
 
 def _dates() -> tuple[str, ...]:

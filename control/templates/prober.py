@@ -14,8 +14,9 @@ from random import Random
 
 from homing.control.membership import Membership, View
 from homing.control.templates.files import Signature, signature
-from homing.control.templates.finding import TROUBLES, Finder, Found, path_of, where
+from homing.control.templates.finding import TROUBLES, Finder, Found, where
 from homing.core.config import PoolConfig, TemplateConfig
+from homing.core.config.secret import SecretRef
 from homing.core.fleet import Replica, TemplateProbed
 from homing.core.template.advice import warnings
 
@@ -33,10 +34,11 @@ class Target:
     pool_id: str
     source: TemplateConfig
     model: str
+    key: SecretRef | None = None
 
     @classmethod
     def of(cls, pool: PoolConfig) -> Target:
-        return cls(pool.id, pool.template, pool.served_name)
+        return cls(pool.id, pool.template, pool.served_name, pool.engine.api_key)
 
 
 @dataclass(slots=True)
@@ -54,12 +56,10 @@ class Progress:
 class TemplateProber:
     """Probes the templates of a membership's pools and tells it the records."""
 
-    def __init__(self, membership: Membership, beside: Path, finder: Finder, random: Random) -> None:
-        """`beside`: the file that relative paths are relative to."""
+    def __init__(self, membership: Membership, finder: Finder, random: Random) -> None:
         self.progress: dict[str, Progress] = {}
         """By pool."""
         self._membership = membership
-        self._beside = beside
         self._finder = finder
         self._random = random
         self._tasks: dict[Target, asyncio.Task[None]] = {}
@@ -85,7 +85,7 @@ class TemplateProber:
                 self._tasks[target] = tasks.create_task(self._follow(target))
 
     async def _follow(self, target: Target) -> None:
-        if path := path_of(target.source, self._beside):
+        if path := self._finder.path_of(target.source):
             await self._follow_files(target, path)
         elif target.source.source == "engine":
             await self._follow_engine(target)
@@ -96,7 +96,7 @@ class TemplateProber:
         pauses = Backoff(self._random)
         while True:
             seen = signature(path)
-            if await self._tried(target, self._finder.in_files(path, target.source)):
+            if await self._tried(target, self._finder.in_files(target.source)):
                 pauses = Backoff(self._random)
                 await _changed(path, seen)
             else:
@@ -110,7 +110,7 @@ class TemplateProber:
         pauses = Backoff(self._random)
         while True:
             fit, replica = await self._newcomer(target.pool_id, known)
-            if await self._tried(target, self._finder.of_engine(replica.address, target.model)):
+            if await self._tried(target, self._finder.of_engine(replica.address, target.model, target.key)):
                 known, pauses = fit, Backoff(self._random)
             else:
                 await asyncio.sleep(next(pauses))

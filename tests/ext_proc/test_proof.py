@@ -29,7 +29,7 @@ class FakePrompts:
         self.answer = prompt
         self.cases: list[Case] = []
 
-    async def prompt(self, pool: Pool, case: Case) -> str:
+    async def prompt(self, pool: Pool, case: Case, key: object) -> str:
         self.cases.append(case)
         if isinstance(self.answer, Exception):
             raise self.answer

@@ -12,6 +12,7 @@ from published_templates import published
 
 from homing.control.membership import Membership
 from homing.control.templates import finding, prober
+from homing.control.templates.engine import Engine, EngineError
 from homing.control.templates.finding import Finder
 from homing.control.templates.prober import TemplateProber
 from homing.control.templates.renderer import Renderer
@@ -39,8 +40,8 @@ async def follow(fast, tmp_path: Path, background, until):
 
     async def start(text: str) -> tuple[Membership, TemplateProber]:
         membership = Membership(parse(text, "homing.yaml"))
-        finders.append(Finder(Random(1)))
-        made = TemplateProber(membership, tmp_path / "homing.yaml", finders[-1], Random(1))
+        finders.append(Finder(tmp_path / "homing.yaml", Random(1)))
+        made = TemplateProber(membership, finders[-1], Random(1))
         background(made.run())
         await until(lambda: made.progress)
         return membership, made
@@ -142,3 +143,23 @@ async def test_an_engine_that_knows_no_templates_leaves_the_pool_as_it_is(follow
     (line,) = [r.message for r in caplog.records if r.levelno == logging.WARNING]
     assert line.startswith("pool p: no chat template from engine (not an answer of vLLM's: ")
     assert line.endswith("): nothing is repaired")
+
+
+async def test_an_engine_is_asked_with_its_key_and_a_key_that_cannot_be_had_is_trouble(
+    follow, tmp_path: Path, until, monkeypatch: pytest.MonkeyPatch
+):
+    asked = []
+
+    class Keyed(Engine):
+        async def _post(self, path: str, body: object) -> bytes:
+            asked.append(self._headers["authorization"])
+            raise EngineError("enough")
+
+    monkeypatch.setattr(finding, "Engine", Keyed)
+    text = config("{source: engine}").replace("template:", "engine: {api_key: file:key}, template:")
+    membership, made = await follow(text)
+    membership.apply(HealthChanged("p", "r0", True))
+    await until(lambda: made.progress["p"].trouble == "file:key: no such file or directory")
+    (tmp_path / "key").write_text("sk-1\n")
+    await until(lambda: made.progress["p"].trouble == "enough")
+    assert asked[0] == "Bearer sk-1"
