@@ -175,7 +175,7 @@ class AdsStream:
 
     def published(self, snapshot: Snapshot) -> tuple[Output, ...]:
         before, self._snapshot = self._snapshot, snapshot
-        order = REMOVAL_ORDER if before is not None and _removes(before, snapshot) else ORDER
+        order = REMOVAL_ORDER if before is not None and removes(before, snapshot) else ORDER
         return tuple(output for type_url in order if type_url in self._types for output in self._told(type_url))
 
     def _told(self, type_url: str) -> tuple[Output, ...]:
@@ -227,5 +227,6 @@ def _version(snapshot: Snapshot, type_url: str, subscription: Subscription) -> s
     return f"{own.version}.{digest.hexdigest()}"
 
 
-def _removes(before: Snapshot, after: Snapshot) -> bool:
+def removes(before: Snapshot, after: Snapshot) -> bool:
+    """Whether a cluster leaves: then routes to it go first."""
     return not (before.types[CDS].by_name.keys() <= after.types[CDS].by_name.keys())

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from envoy.service.discovery.v3.discovery_pb2 import DiscoveryRequest, DiscoveryResponse
+from envoy.service.discovery.v3.discovery_pb2 import (
+    DeltaDiscoveryRequest,
+    DeltaDiscoveryResponse,
+    DiscoveryRequest,
+    DiscoveryResponse,
+)
 
 from homing.control.ads import DiscoveryRequested, Send
+from homing.control.delta import DeltaRequested, SendDelta
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +31,7 @@ def decode(request: DiscoveryRequest) -> DiscoveryRequested:
     )
 
 
-def decode_node(request: DiscoveryRequest) -> Node:
+def decode_node(request: DiscoveryRequest | DeltaDiscoveryRequest) -> Node:
     build = request.node.user_agent_build_version.version
     version = f"{build.major_number}.{build.minor_number}.{build.patch}" if build.major_number else ""
     return Node(request.node.id, request.node.cluster, version)
@@ -35,4 +41,25 @@ def encode(send: Send) -> DiscoveryResponse:
     response = DiscoveryResponse(version_info=send.version, type_url=send.type_url, nonce=send.nonce)
     for _, resource in send.resources:
         response.resources.add(type_url=send.type_url, value=resource)
+    return response
+
+
+def decode_delta(request: DeltaDiscoveryRequest) -> DeltaRequested:
+    return DeltaRequested(
+        request.type_url,
+        tuple(request.resource_names_subscribe),
+        tuple(request.resource_names_unsubscribe),
+        tuple(request.initial_resource_versions.items()),
+        request.response_nonce,
+        request.error_detail.message if request.HasField("error_detail") else None,
+    )
+
+
+def encode_delta(send: SendDelta) -> DeltaDiscoveryResponse:
+    response = DeltaDiscoveryResponse(
+        system_version_info=send.version, type_url=send.type_url, nonce=send.nonce, removed_resources=send.removed
+    )
+    for name, version, resource in send.resources:
+        added = response.resources.add(name=name, version=version)
+        added.resource.type_url, added.resource.value = send.type_url, resource
     return response

@@ -1,26 +1,35 @@
-"""The gRPC server of the aggregated discovery service, around `ads.AdsStream`."""
+"""The gRPC server of the aggregated discovery service, around `ads.AdsStream` and `delta.DeltaStream`."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import grpc
 from envoy.service.discovery.v3 import ads_pb2_grpc
-from envoy.service.discovery.v3.discovery_pb2 import DiscoveryRequest, DiscoveryResponse
+from envoy.service.discovery.v3.discovery_pb2 import (
+    DeltaDiscoveryRequest,
+    DeltaDiscoveryResponse,
+    DiscoveryRequest,
+    DiscoveryResponse,
+)
 
-from homing.control.ads import Acked, AdsStream, Answer, Event, Nacked, Send, SnapshotPublished, TypeState
-from homing.control.ads_codec import Node, decode, decode_node, encode
+from homing.control.ads import Acked, AdsStream, Answer, Nacked, Output, Send, TypeState
+from homing.control.ads_codec import Node, decode, decode_delta, decode_node, encode, encode_delta
+from homing.control.delta import DeltaOutput, DeltaStream, SendDelta
 from homing.control.latest import Latest
 from homing.control.snapshot import Snapshot
 from homing.core.config import Address
 
 log = logging.getLogger(__name__)
 
-Context = grpc.aio.ServicerContext[DiscoveryRequest, DiscoveryResponse]
+Request: TypeAlias = DiscoveryRequest | DeltaDiscoveryRequest
+Context = grpc.aio.ServicerContext[Request, DiscoveryResponse | DeltaDiscoveryResponse]
+Machine = AdsStream | DeltaStream
 
 OPTIONS = (
     ("grpc.so_reuseport", 0),  # a second control service must fail, not share the port
@@ -44,7 +53,7 @@ class Stream:
     """One connected client, as `/api/xds` shows it. `told` is the serial of the newest snapshot it was fed."""
 
     peer: str
-    machine: AdsStream
+    machine: Machine
     told: int
     node: Node = field(default_factory=Node)
     late: bool = False  # it let a wait run out, and is not waited for until it has caught up
@@ -139,10 +148,10 @@ class AdsServer:
         answers = {stream.answer(serial) for stream in self._streams.values() if not stream.late}
         return next((a for a in (Answer.PENDING, Answer.NACKED) if a in answers), Answer.ACKED)
 
-    async def serve(self, context: Context) -> None:
+    async def serve(self, context: Context, machine: Callable[[Snapshot | None], Machine]) -> None:
         """One stream, from its first request to its end."""
         serial = self._snapshot.serial
-        stream = Stream(context.peer(), AdsStream(self._snapshot.value), serial)
+        stream = Stream(context.peer(), machine(self._snapshot.value), serial)
         self._opened += 1
         key = self._opened
         self._streams[key] = stream
@@ -160,12 +169,11 @@ class AdsServer:
     async def _read(self, stream: Stream, context: Context) -> None:
         first = True
         while (request := await context.read()) is not grpc.aio.EOF:
-            assert isinstance(request, DiscoveryRequest)
             if first:
                 stream.node, first = decode_node(request), False
                 log.info("Envoy %s connected from %s", stream.node.id, stream.peer)
             async with stream.turn:
-                await self._enter(stream, context, decode(request))
+                await self._write(stream, context, _requested(stream.machine, request))
 
     async def _follow(self, stream: Stream, context: Context) -> None:
         while True:
@@ -175,10 +183,9 @@ class AdsServer:
                 # While this stream waited for its turn there may have come another: only the newest matters.
                 serial, snapshot = self._snapshot.serial, self._snapshot.value or snapshot
                 stream.told = serial
-                await self._enter(stream, context, SnapshotPublished(snapshot))
+                await self._write(stream, context, stream.machine.published(snapshot))
 
-    async def _enter(self, stream: Stream, context: Context, event: Event) -> None:
-        outputs = stream.machine.receive(event)
+    async def _write(self, stream: Stream, context: Context, outputs: tuple[Output | DeltaOutput, ...]) -> None:
         stream.late = stream.late and stream.answer(self._snapshot.serial) is Answer.PENDING
         self._progress.set(None)
         for output in outputs:
@@ -186,6 +193,9 @@ class AdsServer:
                 case Send():
                     self.counts.responses[output.type_url] += 1
                     await context.write(encode(output))
+                case SendDelta():
+                    self.counts.responses[output.type_url] += 1
+                    await context.write(encode_delta(output))
                 case Acked():
                     self.counts.acks[output.type_url] += 1
                 case Nacked():
@@ -194,14 +204,22 @@ class AdsServer:
                     log.error("Envoy %s refused %s: %s", stream.node.id, output.type_url.rpartition(".")[2], reason)
 
 
+def _requested(machine: Machine, request: object) -> tuple[Output | DeltaOutput, ...]:
+    if isinstance(machine, DeltaStream):
+        assert isinstance(request, DeltaDiscoveryRequest)
+        return machine.requested(decode_delta(request))
+    assert isinstance(request, DiscoveryRequest)
+    return machine.requested(decode(request))
+
+
 class _Servicer:
-    """What the generated code calls. Incremental (delta) discovery is answered UNIMPLEMENTED, as gRPC does."""
+    """What the generated code calls."""
 
     def __init__(self, server: AdsServer) -> None:
         self._server = server
 
     async def StreamAggregatedResources(self, _requests: object, context: Context) -> None:  # noqa: N802
-        await self._server.serve(context)
+        await self._server.serve(context, AdsStream)
 
     async def DeltaAggregatedResources(self, _requests: object, context: Context) -> None:  # noqa: N802
-        await context.abort(grpc.StatusCode.UNIMPLEMENTED, "delta discovery is not served: use api_type GRPC")
+        await self._server.serve(context, DeltaStream)

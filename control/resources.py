@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from hashlib import blake2b
 from typing import cast
 
 import yaml
@@ -95,11 +94,10 @@ def _load(
 
 
 def _resources(type_url: str, named: Named) -> Resources:
-    """The version is that of the text: protobuf serialises the maps inside an Any in another order in each process,
+    """The versions are those of the text: protobuf serialises the maps inside an Any in another order in each process,
     and an Envoy that reconnects to a new one would be sent everything again."""
-    text = json.dumps(named, sort_keys=True)
-    version = blake2b(text.encode(), digest_size=8).hexdigest()
-    return Resources({name: _encode(type_url, r) for name, r in named.items()}, version)
+    texts = {name: json.dumps(resource, sort_keys=True).encode() for name, resource in named.items()}
+    return Resources.of({name: _encode(type_url, resource) for name, resource in named.items()}, texts)
 
 
 def _encode(type_url: str, resource: Resource) -> bytes:

@@ -22,17 +22,21 @@ ORDER = (CDS, EDS, LDS, RDS)
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """All resources of one type by name, each serialised, and the version that tells this set from another."""
+    """All resources of one type by name, each serialised; the version that tells this set from another, and each one's
+    own."""
 
     by_name: Mapping[str, bytes]
     version: str
+    versions: Mapping[str, str]
 
     @classmethod
-    def of(cls, by_name: Mapping[str, bytes]) -> Resources:
+    def of(cls, by_name: Mapping[str, bytes], texts: Mapping[str, bytes] | None = None) -> Resources:
+        """Versions are hashes of `texts`, which say the same as the resources; without any, of the resources."""
+        versions = {name: _hash(text) for name, text in (texts or by_name).items()}
         digest = blake2b(digest_size=8)
-        for name in sorted(by_name):
-            digest.update(len(name).to_bytes(4) + name.encode() + by_name[name])
-        return cls(by_name, digest.hexdigest())
+        for name in sorted(versions):
+            digest.update(len(name).to_bytes(4) + name.encode() + versions[name].encode())
+        return cls(by_name, digest.hexdigest(), versions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,3 +60,7 @@ class Snapshot:
         for type_url in ORDER:
             digest.update(self.types[type_url].version.encode())
         return digest.hexdigest()
+
+
+def _hash(text: bytes) -> str:
+    return blake2b(text, digest_size=8).hexdigest()

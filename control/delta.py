@@ -1,0 +1,178 @@
+"""One aggregated discovery stream (incremental) as a state machine: events in, outputs out, no I/O.
+
+The rules, from Envoy's docs/root/api-docs/xds_protocol.rst, follow from one comparison, as in `ads`; here it is made
+for each resource. The machine knows the version of every resource that the client was told last (or says it has, in the
+first request of a type), and which it should have. What differs is sent; what it should not have any more is removed.
+
+- a name that is subscribed to and does not exist is told as removed;
+- a name that is subscribed to again is told again; so is one that is unsubscribed from under a wildcard;
+- endpoints and routes have the version of what refers to them in theirs: a changed cluster gets fresh endpoints even
+  if they are unchanged (or it would stay in warming), also across a reconnect;
+- what a client rejected (NACKed) counts as told: silence until there is another version of it;
+- the first request of a wildcard is answered, even if there is nothing.
+
+A stale nonce judges nothing, but its subscription changes count: they are not told again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+
+from homing.control.ads import (
+    REFERRER,
+    REMOVAL_ORDER,
+    WHOLE_STATE,
+    Acked,
+    Answer,
+    Nacked,
+    Subscription,
+    TypeState,
+    removes,
+)
+from homing.control.snapshot import ORDER, Snapshot
+
+ABSENT = ""
+"""The version of what does not exist."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaRequested:
+    """The client sent a request: changes of its subscription, an ACK (no error) or a NACK. `initial_versions`: what it
+    has from before, in the first request of a type."""
+
+    type_url: str
+    subscribe: tuple[str, ...] = ()
+    unsubscribe: tuple[str, ...] = ()
+    initial_versions: tuple[tuple[str, str], ...] = ()
+    response_nonce: str = ""
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SendDelta:
+    """Write this response: (name, version, resource) of what changed, and names of what is gone."""
+
+    type_url: str
+    version: str
+    nonce: str
+    resources: tuple[tuple[str, str, bytes], ...]
+    removed: tuple[str, ...]
+
+
+DeltaOutput = SendDelta | Acked | Nacked
+
+
+@dataclass(frozen=True, slots=True)
+class _Type:
+    """What one stream knows of one type. `told`: versions by name."""
+
+    state: TypeState
+    told: Mapping[str, str]
+    begun: bool = False  # whether anything was sent: the first wildcard is answered in any case
+
+
+class DeltaStream:
+    """The server's side of one stream. Not shared between streams; lives as long as its stream."""
+
+    def __init__(self, snapshot: Snapshot | None = None) -> None:
+        self._snapshot = snapshot
+        self._types: dict[str, _Type] = {}
+        self._last_nonce = 0
+
+    @property
+    def types(self) -> Mapping[str, TypeState]:
+        """State by type, for the types the client asked for."""
+        return {type_url: known.state for type_url, known in self._types.items()}
+
+    @property
+    def answer(self) -> Answer:
+        """What the client said to the newest snapshot as a whole; ACKED where there was nothing to tell it."""
+        answers = {known.state.answer for known in self._types.values()}
+        return next((a for a in (Answer.NACKED, Answer.PENDING) if a in answers), Answer.ACKED)
+
+    def requested(self, request: DeltaRequested) -> tuple[DeltaOutput, ...]:
+        if request.type_url not in ORDER:
+            return ()  # a type we do not serve: the client may ask, and waits
+        known = self._types.get(request.type_url)
+        judged: tuple[DeltaOutput, ...] = ()
+        if known is None:
+            known = _Type(TypeState(), dict(request.initial_versions))
+            known = _subscribed(known, request, first=True)
+        else:
+            if request.response_nonce and request.response_nonce == known.state.nonce:
+                state, judged = _judged(known.state, request)
+                known = replace(known, state=state)
+            known = _subscribed(known, request, first=False)
+        self._types[request.type_url] = known
+        return judged + self._told(request.type_url)
+
+    def published(self, snapshot: Snapshot) -> tuple[DeltaOutput, ...]:
+        before, self._snapshot = self._snapshot, snapshot
+        order = REMOVAL_ORDER if before is not None and removes(before, snapshot) else ORDER
+        return tuple(output for type_url in order if type_url in self._types for output in self._told(type_url))
+
+    def _told(self, type_url: str) -> tuple[DeltaOutput, ...]:
+        if self._snapshot is None:
+            return ()
+        known = self._types[type_url]
+        subscription = known.state.subscription
+        wanted = _wanted(self._snapshot, type_url, subscription, known.told)
+        changed = tuple(n for n in sorted(wanted) if wanted[n] != known.told.get(n))
+        first_wildcard = subscription.wildcard and not known.begun
+        # What a wildcard's client never had need not be removed.
+        gone = tuple(n for n in changed if wanted[n] == ABSENT and (n in known.told or n in subscription.names))
+        there = tuple(n for n in changed if wanted[n] != ABSENT)
+        told = {n: v for n, v in wanted.items() if v != ABSENT or n in subscription.names}
+        if not (there or gone or first_wildcard):
+            self._types[type_url] = replace(known, told=told)
+            return ()
+        self._last_nonce += 1
+        nonce, resources = str(self._last_nonce), self._snapshot.types[type_url]
+        state = replace(known.state, told=resources.version, nonce=nonce, answer=Answer.PENDING)
+        self._types[type_url] = _Type(state, told, begun=True)
+        sent = tuple((n, wanted[n], resources.by_name[n]) for n in there)
+        return (SendDelta(type_url, resources.version, nonce, sent, gone),)
+
+
+def _judged(state: TypeState, request: DeltaRequested) -> tuple[TypeState, tuple[DeltaOutput, ...]]:
+    if state.answer is not Answer.PENDING:
+        return state, ()
+    if request.error is not None:
+        nacked = Nacked(request.type_url, state.told, state.nonce, request.error)
+        return replace(state, answer=Answer.NACKED, error=request.error), (nacked,)
+    acked = Acked(request.type_url, state.told, state.nonce)
+    return replace(state, answer=Answer.ACKED, accepted=state.told, error=""), (acked,)
+
+
+def _subscribed(known: _Type, request: DeltaRequested, *, first: bool) -> _Type:
+    """The subscription after `request`; what is to be told anew is forgotten."""
+    before = known.state.subscription
+    added, dropped = frozenset(request.subscribe), frozenset(request.unsubscribe)
+    whole = request.type_url in WHOLE_STATE
+    wildcard = whole and ((before.wildcard and "*" not in dropped) or "*" in added or (first and not added))
+    names = (before.names | added) - dropped - ({"*"} if whole else frozenset())
+    subscription = Subscription(names, wildcard, before.named or bool(added))
+    again = dropped if first else added | dropped
+    told = {n: v for n, v in known.told.items() if n not in again and (subscription.covers(n))}
+    return _Type(replace(known.state, subscription=subscription), told, known.begun)
+
+
+def _wanted(snapshot: Snapshot, type_url: str, subscription: Subscription, told: Mapping[str, str]) -> dict[str, str]:
+    """The version that the client should have of each resource that concerns it."""
+    resources = snapshot.types[type_url]
+    wanted = dict.fromkeys((*subscription.names, *(n for n in told if subscription.wildcard)), ABSENT)
+    referrer = snapshot.types[REFERRER[type_url]] if type_url in REFERRER else None
+    for name in resources.by_name:
+        if subscription.covers(name):
+            version = resources.versions[name]
+            if referrer is not None:
+                # A route table does not bear the name of its listener: the whole type stands for it.
+                version += "." + _short(referrer.versions.get(name, referrer.version))
+            wanted[name] = version
+    return wanted
+
+
+def _short(version: str) -> str:
+    return blake2b(version.encode(), digest_size=4).hexdigest()
