@@ -6,6 +6,7 @@ from pydantic import BaseModel
 
 from homing.control.ads import TypeState
 from homing.control.ads_server import AdsServer, Stream
+from homing.control.delta import DeltaStream
 from homing.control.membership import View
 from homing.control.snapshot import ORDER, Resources
 from homing.core.fleet import HashPolicy, Pool, Replica, State
@@ -111,6 +112,7 @@ class StreamView(BaseModel):
     cluster: str
     envoy_version: str
     peer: str
+    delta: bool
     answer: str
     late: bool
     types: dict[str, TypeView]
@@ -122,6 +124,7 @@ class StreamView(BaseModel):
             cluster=stream.node.cluster,
             envoy_version=stream.node.version,
             peer=stream.peer,
+            delta=isinstance(stream.machine, DeltaStream),
             answer=stream.answer(serial),
             late=stream.late,
             types={short(url): TypeView.of(stream.types[url]) for url in ORDER if url in stream.types},

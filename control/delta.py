@@ -8,16 +8,18 @@ first request of a type), and which it should have. What differs is sent; what i
 - a name that is subscribed to again is told again; so is one that is unsubscribed from under a wildcard;
 - endpoints and routes have the version of what refers to them in theirs: a changed cluster gets fresh endpoints even
   if they are unchanged (or it would stay in warming), also across a reconnect;
-- what a client rejected (NACKed) counts as told: silence until there is another version of it;
-- the first request of a wildcard is answered, even if there is nothing.
+- what a client rejected (NACKed) counts as told: silence until there is another version of the type. Then all that was
+  in the rejected response is told again: the client took none of it, also what was good;
+- the first request of a wildcard by a client that has nothing is answered, even if there is nothing.
 
-A stale nonce judges nothing, but its subscription changes count: they are not told again.
+Each response is answered for itself: a rejection counts also when there was a later response on its way. The changes
+of subscription in a request count whatever its nonce is.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 
 from homing.control.ads import (
@@ -35,6 +37,11 @@ from homing.control.snapshot import ORDER, Snapshot
 
 ABSENT = ""
 """The version of what does not exist."""
+
+UNSURE = "?"
+"""The version of what the client may or may not have: not that of anything."""
+
+MAX_UNANSWERED = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +72,47 @@ DeltaOutput = SendDelta | Acked | Nacked
 
 
 @dataclass(frozen=True, slots=True)
+class _Response:
+    """A response that is not answered yet: the names in it, and the type's version then."""
+
+    nonce: str
+    version: str
+    names: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
 class _Type:
-    """What one stream knows of one type. `told`: versions by name."""
+    """What one stream knows of one type. `told`: versions by name; `refused`: names that were in a rejected response,
+    with the type's version then."""
 
     state: TypeState
     told: Mapping[str, str]
     begun: bool = False  # whether anything was sent: the first wildcard is answered in any case
+    unanswered: tuple[_Response, ...] = ()
+    refused: Mapping[str, str] = field(default_factory=dict)
+
+    def judged(self, request: DeltaRequested) -> _Type:
+        """What an answer says of the response that it answers."""
+        at = next((i for i, r in enumerate(self.unanswered) if r.nonce == request.response_nonce), None)
+        if at is None:
+            return self
+        answered, later = self.unanswered[at], self.unanswered[at + 1 :]
+        refused = dict(self.refused)
+        if request.error is not None:
+            told_since = frozenset[str]().union(*(response.names for response in later))
+            refused |= dict.fromkeys(answered.names - told_since, answered.version)
+        return replace(self, unanswered=(*self.unanswered[:at], *later), refused=refused)
+
+    def at(self, version: str) -> _Type:
+        """With what was refused in another version than `version` as unsure."""
+        again = {name: UNSURE for name, refused in self.refused.items() if refused != version}
+        told = {name: UNSURE if name in again else v for name, v in self.told.items()} | again
+        return replace(self, told=told, refused={n: v for n, v in self.refused.items() if n not in again})
+
+    def sent(self, state: TypeState, told: Mapping[str, str], names: frozenset[str]) -> _Type:
+        response = _Response(state.nonce, state.told, names)
+        refused = {n: v for n, v in self.refused.items() if n not in names}
+        return _Type(state, told, True, (*self.unanswered, response)[-MAX_UNANSWERED:], refused)
 
 
 class DeltaStream:
@@ -101,6 +143,7 @@ class DeltaStream:
             known = _Type(TypeState(), dict(request.initial_versions))
             known = _subscribed(known, request, first=True)
         else:
+            known = known.judged(request)
             if request.response_nonce and request.response_nonce == known.state.nonce:
                 state, judged = _judged(known.state, request)
                 known = replace(known, state=state)
@@ -116,11 +159,11 @@ class DeltaStream:
     def _told(self, type_url: str) -> tuple[DeltaOutput, ...]:
         if self._snapshot is None:
             return ()
-        known = self._types[type_url]
+        known = self._types[type_url].at(self._snapshot.types[type_url].version)
         subscription = known.state.subscription
         wanted = _wanted(self._snapshot, type_url, subscription, known.told)
         changed = tuple(n for n in sorted(wanted) if wanted[n] != known.told.get(n))
-        first_wildcard = subscription.wildcard and not known.begun
+        first_wildcard = subscription.wildcard and not known.begun and not known.told
         # What a wildcard's client never had need not be removed.
         gone = tuple(n for n in changed if wanted[n] == ABSENT and (n in known.told or n in subscription.names))
         there = tuple(n for n in changed if wanted[n] != ABSENT)
@@ -131,7 +174,7 @@ class DeltaStream:
         self._last_nonce += 1
         nonce, resources = str(self._last_nonce), self._snapshot.types[type_url]
         state = replace(known.state, told=resources.version, nonce=nonce, answer=Answer.PENDING)
-        self._types[type_url] = _Type(state, told, begun=True)
+        self._types[type_url] = known.sent(state, told, frozenset((*there, *gone)))
         sent = tuple((n, wanted[n], resources.by_name[n]) for n in there)
         return (SendDelta(type_url, resources.version, nonce, sent, gone),)
 
@@ -156,7 +199,8 @@ def _subscribed(known: _Type, request: DeltaRequested, *, first: bool) -> _Type:
     subscription = Subscription(names, wildcard, before.named or bool(added))
     again = dropped if first else added | dropped
     told = {n: v for n, v in known.told.items() if n not in again and (subscription.covers(n))}
-    return _Type(replace(known.state, subscription=subscription), told, known.begun)
+    refused = {n: v for n, v in known.refused.items() if n not in again and subscription.covers(n)}
+    return replace(known, state=replace(known.state, subscription=subscription), told=told, refused=refused)
 
 
 def _wanted(snapshot: Snapshot, type_url: str, subscription: Subscription, told: Mapping[str, str]) -> dict[str, str]:

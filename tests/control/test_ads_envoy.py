@@ -93,7 +93,7 @@ class Envoy:
 
 
 @contextlib.asynccontextmanager
-async def envoy_of(ads_port, directory, until):
+async def envoy_of(ads_port, directory, until, api_type="GRPC"):
     ads = {"socket_address": {"address": "127.0.0.1", "port_value": ads_port}}
     http2 = {
         "@type": "type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions",
@@ -115,7 +115,7 @@ async def envoy_of(ads_port, directory, until):
             "cds_config": ADS,
             "lds_config": ADS,
             "ads_config": {
-                "api_type": "GRPC",
+                "api_type": api_type,
                 "transport_api_version": "V3",
                 "grpc_services": [{"envoy_grpc": {"cluster_name": "control"}}],
             },
@@ -156,10 +156,11 @@ def accepted(until):
     return wait
 
 
-async def test_envoy_boots_changes_refuses_and_reconnects_by_ads(server, replicas, tmp_path, until, accepted):
+@pytest.mark.parametrize("api_type", ["GRPC", "DELTA_GRPC"])
+async def test_envoy_boots_changes_refuses_and_reconnects_by_ads(server, replicas, tmp_path, until, accepted, api_type):
     first = snapshot(a=replicas[0].address)
     server.publish(first)
-    async with envoy_of(server.port, tmp_path, until) as envoy:
+    async with envoy_of(server.port, tmp_path, until, api_type) as envoy:
         stream = await accepted(server, first)
         assert (stream.node.id, stream.node.cluster) == ("the-envoy", "test")
         assert stream.node.version.startswith("1.")

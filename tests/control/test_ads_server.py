@@ -9,7 +9,7 @@ import grpc
 import pytest
 from envoy.config.core.v3.base_pb2 import Node
 from envoy.service.discovery.v3 import ads_pb2_grpc
-from envoy.service.discovery.v3.discovery_pb2 import DiscoveryRequest
+from envoy.service.discovery.v3.discovery_pb2 import DeltaDiscoveryRequest, DiscoveryRequest
 
 from homing.control.ads import Answer
 from homing.control.ads_server import AdsServer, PortInUseError
@@ -169,10 +169,25 @@ async def test_port_in_use_is_an_error(server):
         await other.start(Address("127.0.0.1", server.port))
 
 
-async def test_delta_is_unimplemented(server):
+async def test_delta_streams_are_served_beside_the_others(server, until):
+    server.publish(snapshot(eds="first"))
     async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
         call = ads_pb2_grpc.AggregatedDiscoveryServiceStub(channel).DeltaAggregatedResources()
-        assert await call.code() is grpc.StatusCode.UNIMPLEMENTED
+        await call.write(DeltaDiscoveryRequest(type_url=EDS, resource_names_subscribe=["a", "none"]))
+        response = await asyncio.wait_for(call.read(), 5)
+        assert [r.name for r in response.resources] == ["a"]
+        assert list(response.removed_resources) == ["none"]
+        await call.write(DeltaDiscoveryRequest(type_url=EDS, response_nonce=response.nonce))
+        await until(lambda: server.counts.acks[EDS] == 1)
+        newest = snapshot(eds="second")
+        server.publish(newest)
+        response = await asyncio.wait_for(call.read(), 5)
+        assert [r.name for r in response.resources] == ["a"]
+        refusal = DeltaDiscoveryRequest(type_url=EDS, response_nonce=response.nonce)
+        refusal.error_detail.message = "no address"
+        await call.write(refusal)
+        assert await server.wait_acked(newest.version, 5) is Answer.NACKED
+        assert server.streams[0].types[EDS].error == "no address"
 
 
 async def test_frozen_client_does_not_grow_memory_and_gets_only_the_newest(server, connect, until):
