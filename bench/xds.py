@@ -26,7 +26,7 @@ from envoy.service.discovery.v3.discovery_pb2 import DeltaDiscoveryRequest, Disc
 
 from homing.control import resources
 from homing.control.ads import Answer
-from homing.control.ads_server import AdsServer
+from homing.control.ads_server import AdsServer, Stream
 from homing.control.envoy_config import Wiring
 from homing.control.snapshot import CDS, EDS, LDS, RDS
 from homing.core.config import Address, parse
@@ -58,10 +58,8 @@ def main() -> None:
     arguments.add_argument("--changes", type=int, default=10)
     arguments.add_argument("--json", type=Path)
     given = arguments.parse_args()
-    results = [
-        asyncio.run(measure(mode, given.streams, given.replicas, given.changes))
-        for mode in ("state of the world", "delta")
-    ]
+    sizes = (given.streams, given.replicas, given.changes)
+    results = [asyncio.run(measure(mode, *sizes)) for mode in ("state of the world", "delta")]
     sys.stdout.write("\n".join(table(results)) + "\n")
     if given.json is not None:
         given.json.write_text(json.dumps([asdict(result) for result in results], indent=1) + "\n")
@@ -112,11 +110,12 @@ async def measure(mode: str, streams: int, replicas: int, changes: int) -> Resul
 async def connected(server: AdsServer, streams: int) -> None:
     """Returns when every stream has acknowledged all that there was at the beginning."""
     async with asyncio.timeout(WAIT_S):
-        while (
-            sum(len(s.types) == len(NAMES) and s.answer(server.serial) is Answer.ACKED for s in server.streams)
-            < streams
-        ):
+        while sum(map(_settled, server.streams)) < streams:  # noqa: ASYNC110 (they are in another process)
             await asyncio.sleep(0.05)
+
+
+def _settled(stream: Stream) -> bool:
+    return len(stream.types) == len(NAMES) and stream.answer(0) is Answer.ACKED
 
 
 def run_clients(port: int, streams: int, delta: bool) -> None:

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from fastapi import APIRouter, FastAPI, Query, Request, Response
-from fastapi.responses import JSONResponse
+from fastapi.responses import HTMLResponse, JSONResponse
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry
 
 from homing import __version__
 from homing.control import api_drains, api_explain, api_plan, api_replicas, api_sessions
 from homing.control.ads_server import AdsServer
+from homing.control.api_docs import page
 from homing.control.api_models import FleetView, Health, Readiness, XdsView
 from homing.control.api_plan import Census
 from homing.control.audit import Audit
@@ -29,6 +30,7 @@ from homing.control.templates.api import template_routes
 from homing.control.templates.prober import Progress
 
 FEED_TIMEOUT_S = 15.0
+CONTENT_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
 PickerName = Annotated[str, Query(min_length=1, max_length=128, description="the name of the picker that asks")]
 Have = Annotated[str, Query(max_length=64, description="the version it works with; empty for none")]
@@ -54,7 +56,7 @@ class Parts:
 
 
 def create_app(parts: Parts) -> FastAPI:
-    app = FastAPI(title="homing control", version=__version__, redoc_url=None)
+    app = FastAPI(title="homing control", version=__version__, docs_url=None, redoc_url=None)
     app.include_router(_fleet_routes(parts))
     app.include_router(api_drains.routes(parts.membership, parts.drains, parts.audit))
     app.include_router(api_plan.routes(parts.membership, parts.census))
@@ -63,6 +65,11 @@ def create_app(parts: Parts) -> FastAPI:
     app.include_router(template_routes(parts.templates))
     app.include_router(api_replicas.routes(parts.membership, parts.registrations, parts.sources, parts.audit))
     app.include_router(_operations_routes(parts))
+
+    @app.get("/docs", include_in_schema=False)
+    async def docs() -> HTMLResponse:
+        """Without FastAPI's own page, which loads its scripts from elsewhere."""
+        return HTMLResponse(page(app.openapi()), headers={"content-security-policy": CONTENT_POLICY})
 
     @app.exception_handler(StateError)
     async def not_kept(_: Request, error: StateError) -> Response:
