@@ -169,7 +169,10 @@ class DeltaStream:
         there = tuple(n for n in changed if wanted[n] != ABSENT)
         told = {n: v for n, v in wanted.items() if v != ABSENT or n in subscription.names}
         if not (there or gone or first_wildcard):
-            self._types[type_url] = replace(known, told=told)
+            # Nothing that was refused concerns it any more: unsubscribed from, or told since.
+            settled = known.state.answer is Answer.NACKED and not known.refused
+            state = replace(known.state, answer=Answer.ACKED) if settled else known.state
+            self._types[type_url] = replace(known, state=state, told=told)
             return ()
         self._last_nonce += 1
         nonce, resources = str(self._last_nonce), self._snapshot.types[type_url]
