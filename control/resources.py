@@ -15,7 +15,7 @@ from envoy.config.cluster.v3.cluster_pb2 import Cluster
 from envoy.config.endpoint.v3.endpoint_pb2 import ClusterLoadAssignment
 from envoy.config.listener.v3.listener_pb2 import Listener
 from envoy.config.route.v3.route_pb2 import RouteConfiguration
-from envoy.extensions.access_loggers.grpc.v3 import als_pb2 as _als  # noqa: F401
+from envoy.extensions.access_loggers.open_telemetry.v3 import logs_service_pb2 as _log  # noqa: F401
 from envoy.extensions.common.matching.v3 import extension_matcher_pb2 as _matching  # noqa: F401
 from envoy.extensions.compression.gzip.decompressor.v3 import gzip_pb2 as _gzip  # noqa: F401
 from envoy.extensions.filters.http.composite.v3 import composite_pb2 as _composite  # noqa: F401

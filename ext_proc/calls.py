@@ -11,7 +11,7 @@ from homing.ext_proc import codec
 from homing.ext_proc.events import Later
 from homing.ext_proc.framing import Status, StatusError
 from homing.ext_proc.health import Health
-from homing.ext_proc.transport import ACCESS_LOG, EXT_PROC, HEALTH, OpenExchange, OutcomeReader
+from homing.ext_proc.transport import EXT_PROC, HEALTH, OUTCOMES, Finished, OpenExchange, tell_outcomes
 
 MAX_WAITING = 4
 """Messages of one stream that may wait for an answer that comes later. Envoy sends one and waits."""
@@ -99,21 +99,23 @@ class Exchanged:
             self._stream.failed(error)
 
 
-class AccessLog:
-    __slots__ = ("_reader", "_stream")
-    lasting = True
+class Outcomes:
+    """A batch of Envoy's access log."""
 
-    def __init__(self, stream: Stream, reader: OutcomeReader) -> None:
+    __slots__ = ("_finished", "_stream")
+    lasting = False
+
+    def __init__(self, stream: Stream, finished: Finished) -> None:
         self._stream = stream
-        self._reader = reader
+        self._finished = finished
 
     def receive(self, message: bytes) -> None:
-        if not self._reader.read(message):
-            self.half_close()
+        tell_outcomes(message, self._finished)
+        self._stream.send(b"")  # ExportLogsServiceResponse: all of it was taken
+        self._stream.end()
 
     def half_close(self) -> None:
-        self._stream.send(b"")  # StreamAccessLogsResponse has no fields
-        self._stream.end()
+        raise StatusError(Status.INVALID_ARGUMENT, "the batch is missing")
 
     def close(self) -> None:
         pass
@@ -173,14 +175,10 @@ class Service:
 
     __slots__ = ("_methods",)
 
-    def __init__(self, open_exchange: OpenExchange, reader: OutcomeReader, health: Health) -> None:
-        def exchange(stream: Stream) -> Call:
-            reader.asked()
-            return Exchanged(stream, open_exchange)
-
+    def __init__(self, open_exchange: OpenExchange, finished: Finished, health: Health) -> None:
         self._methods: dict[bytes, Callable[[Stream], Call]] = {
-            f"/{EXT_PROC}/Process".encode(): exchange,
-            f"/{ACCESS_LOG}/StreamAccessLogs".encode(): lambda stream: AccessLog(stream, reader),
+            f"/{EXT_PROC}/Process".encode(): lambda stream: Exchanged(stream, open_exchange),
+            f"/{OUTCOMES}/Export".encode(): lambda stream: Outcomes(stream, finished),
             f"/{HEALTH}/Check".encode(): lambda stream: HealthCheck(stream, health),
             f"/{HEALTH}/Watch".encode(): lambda stream: HealthWatch(stream, health),
         }

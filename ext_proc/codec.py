@@ -1,16 +1,19 @@
 """Envoy's protobuf <-> our events. Outside `control/resources` the only place that knows protobuf.
 
-Sources: envoy/service/ext_proc/v3/external_processor.proto, envoy/service/accesslog/v3/als.proto.
+Sources: envoy/service/ext_proc/v3/external_processor.proto, opentelemetry/proto/collector/logs/v1/logs_service.proto.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from envoy.config.core.v3.base_pb2 import HeaderValueOption
 from envoy.extensions.filters.http.ext_proc.v3.processing_mode_pb2 import ProcessingMode
-from envoy.service.accesslog.v3.als_pb2 import StreamAccessLogsMessage
 from envoy.service.ext_proc.v3.external_processor_pb2 import HttpHeaders, ProcessingRequest, ProcessingResponse
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
 from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 
 from homing.ext_proc.events import (
     Answer,
@@ -103,12 +106,17 @@ def encode(answer: Answer) -> bytes:
 
 
 def decode_outcomes(data: bytes) -> list[Outcome]:
-    """One StreamAccessLogsMessage: what became of the requests in it. Raises MalformedMessageError."""
+    """One ExportLogsServiceRequest: what became of the requests in it. Raises MalformedMessageError."""
     try:
-        message = StreamAccessLogsMessage.FromString(data)
-    except DecodeError as error:
+        message = ExportLogsServiceRequest.FromString(data)
+        return [
+            Outcome.of_line(record.body.string_value)
+            for resource in message.resource_logs
+            for scope in _second(resource)
+            for record in _second(scope)
+        ]
+    except (DecodeError, ValueError) as error:
         raise MalformedMessageError(str(error)) from error
-    return [_outcome(entry) for entry in message.http_logs.log_entry]
 
 
 def decode_health(data: bytes) -> str:
@@ -146,23 +154,13 @@ def _headers(received: HttpHeaders) -> dict[str, bytes]:
     return {h.key: h.raw_value or h.value.encode() for h in reversed(received.headers.headers)}
 
 
+def _second(message: Message) -> Sequence[Any]:
+    """OpenTelemetry renamed the second fields of ResourceLogs and of what it holds; their numbers stay."""
+    repeated: Sequence[Any] = getattr(message, message.DESCRIPTOR.fields_by_number[2].name)
+    return repeated
+
+
 def _set_headers(response: object, set_headers: SetHeaders) -> None:
     for key, value in set_headers:
         option = response.header_mutation.set_headers.add()  # type: ignore[attr-defined]
         option.header.key, option.header.raw_value, option.append_action = key, value, OVERWRITE
-
-
-def _outcome(entry: object) -> Outcome:
-    common, request = entry.common_properties, entry.request  # type: ignore[attr-defined]
-    headers = request.request_headers
-    first_byte = common.time_to_first_upstream_rx_byte
-    return Outcome(
-        pool_id=common.upstream_cluster,
-        replica_id=common.custom_tags.get("replica", ""),
-        status=entry.response.response_code.value,  # type: ignore[attr-defined]
-        ttft_s=first_byte.ToNanoseconds() / 1e9 if common.HasField("time_to_first_upstream_rx_byte") else None,
-        duration_s=common.duration.ToNanoseconds() / 1e9,
-        attempts=common.upstream_request_attempt_count,
-        decision=headers.get("x-homing-decision", ""),
-        ref=headers.get("x-homing-ref", ""),
-    )

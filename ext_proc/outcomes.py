@@ -1,4 +1,4 @@
-"""What became of a request, as Envoy's access log tells it: off the hot path, in batches."""
+"""What became of a request, as Envoy's access log tells it: off the hot path, in batches, a line for each."""
 
 from __future__ import annotations
 
@@ -20,3 +20,18 @@ class Outcome:
     attempts: int
     decision: str
     ref: str
+
+    @classmethod
+    def of_line(cls, line: str) -> Outcome:
+        """The parts are named in envoy/hcm.yaml.j2, in this order; "-" is none. Raises ValueError for another line."""
+        pool, replica, status, first, duration, attempts, decision, ref = line.split("\t")
+        return cls(
+            "" if pool == "-" else pool,
+            "" if replica == "-" else replica,
+            int(status),
+            None if first == "-" else int(first) / 1e6,
+            0.0 if duration == "-" else int(duration) / 1e6,
+            0 if attempts == "-" else int(attempts),
+            "" if decision == "-" else decision,
+            "" if ref == "-" else ref,
+        )

@@ -12,15 +12,15 @@ from homing.control.http_server import refuse_served
 from homing.ext_proc import codec
 from homing.ext_proc.events import Later
 from homing.ext_proc.transport import (
-    ACCESS_LOG,
     EXT_PROC,
     LIVENESS,
     MAX_MESSAGE_BYTES,
     MAX_METADATA_BYTES,
+    OUTCOMES,
     READINESS,
     Finished,
     OpenExchange,
-    OutcomeReader,
+    tell_outcomes,
 )
 
 
@@ -31,7 +31,7 @@ class GrpcTransport:
         self._address = address
         self._socket = Path(address.removeprefix("unix:")) if address.startswith("unix:") else None
         self._open_exchange = open_exchange
-        self._reader = OutcomeReader(finished)
+        self._finished = finished
         self._health = health.aio.HealthServicer()
         self._server = grpc.aio.server(
             options=(
@@ -51,7 +51,7 @@ class GrpcTransport:
                     EXT_PROC, {"Process": grpc.stream_stream_rpc_method_handler(self._process)}
                 ),
                 grpc.method_handlers_generic_handler(
-                    ACCESS_LOG, {"StreamAccessLogs": grpc.stream_unary_rpc_method_handler(self._access_log)}
+                    OUTCOMES, {"Export": grpc.unary_unary_rpc_method_handler(self._outcomes)}
                 ),
             )
         )
@@ -81,7 +81,6 @@ class GrpcTransport:
 
     async def _process(self, messages: AsyncIterator[bytes], context: grpc.aio.ServicerContext[bytes, bytes]) -> None:
         exchange = self._open_exchange()
-        self._reader.asked()
         try:
             async for data in messages:
                 answer = exchange.receive(codec.decode(data))
@@ -96,8 +95,6 @@ class GrpcTransport:
         finally:  # also when Envoy resets the stream: the handler is cancelled then
             exchange.close()
 
-    async def _access_log(self, messages: AsyncIterator[bytes], _: grpc.aio.ServicerContext[bytes, bytes]) -> bytes:
-        async for data in messages:
-            if not self._reader.read(data):
-                break
-        return b""  # StreamAccessLogsResponse has no fields
+    async def _outcomes(self, message: bytes, _: grpc.aio.ServicerContext[bytes, bytes]) -> bytes:
+        tell_outcomes(message, self._finished)
+        return b""  # ExportLogsServiceResponse: all of it was taken

@@ -13,7 +13,7 @@ from homing.control.http_server import refuse_served
 from homing.ext_proc.calls import Service
 from homing.ext_proc.h2_connection import H2Connection
 from homing.ext_proc.health import Health
-from homing.ext_proc.transport import Finished, OpenExchange, OutcomeReader
+from homing.ext_proc.transport import Finished, OpenExchange
 
 BACKLOG = 1_024
 
@@ -25,7 +25,7 @@ class H2Transport:
         self._address = address
         self._socket = Path(address.removeprefix("unix:")) if address.startswith("unix:") else None
         self._health = Health()
-        self._service = Service(open_exchange, OutcomeReader(finished), self._health)
+        self._service = Service(open_exchange, finished, self._health)
         self._connections: set[H2Connection] = set()
         self._server: asyncio.Server | None = None
 

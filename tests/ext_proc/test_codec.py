@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 from envoy.config.core.v3.base_pb2 import HeaderValueOption
-from envoy.data.accesslog.v3.accesslog_pb2 import HTTPAccessLogEntry
 from envoy.extensions.filters.http.ext_proc.v3.processing_mode_pb2 import ProcessingMode
-from envoy.service.accesslog.v3.als_pb2 import StreamAccessLogsMessage
 from envoy.service.ext_proc.v3.external_processor_pb2 import CommonResponse, ProcessingRequest, ProcessingResponse
 from hypothesis import given
 from hypothesis import strategies as st
+from outcome_log import batch
 
 from homing.ext_proc.codec import CLUSTER, LEARN, REPLICA, MalformedMessageError, decode, decode_outcomes, encode
 from homing.ext_proc.events import (
@@ -224,45 +223,22 @@ def test_a_rejection():
     assert (response.status.code, response.body.decode(), response.details) == (429, "später", "homing")
 
 
-def log_entry(**common: object) -> HTTPAccessLogEntry:
-    entry = HTTPAccessLogEntry()
-    for name, value in common.items():
-        setattr(entry.common_properties, name, value)
-    return entry
-
-
-def batch(*entries: HTTPAccessLogEntry) -> bytes:
-    message = StreamAccessLogsMessage()
-    message.http_logs.log_entry.extend(entries)
-    return message.SerializeToString()
+NOBODY = "-\t-\t0\t-\t-\t-\t-\t-"
 
 
 def test_an_outcome_in_full():
-    entry = log_entry(upstream_cluster="qwen", upstream_request_attempt_count=2)
-    entry.common_properties.custom_tags["replica"] = "gpu-a"
-    entry.common_properties.time_to_first_upstream_rx_byte.FromMilliseconds(125)
-    entry.common_properties.duration.FromMilliseconds(2500)
-    entry.response.response_code.value = 200
-    entry.request.request_headers["x-homing-decision"] = "home"
-    entry.request.request_headers["x-homing-ref"] = "00ff"
-    assert decode_outcomes(batch(entry)) == [Outcome("qwen", "gpu-a", 200, 0.125, 2.5, 2, "home", "00ff")]
+    line = "qwen\tgpu-a\t200\t125000\t2500000\t2\thome\t00ff"
+    assert decode_outcomes(batch(line)) == [Outcome("qwen", "gpu-a", 200, 0.125, 2.5, 2, "home", "00ff")]
 
 
 def test_an_outcome_of_a_request_that_nobody_answered():
-    assert decode_outcomes(batch(log_entry())) == [Outcome("", "", 0, None, 0.0, 0, "", "")]
+    assert decode_outcomes(batch(NOBODY)) == [Outcome("", "", 0, None, 0.0, 0, "", "")]
 
 
 def test_outcomes_come_in_batches_of_any_size():
     pools = [f"p{i}" for i in range(300)]
-    assert [o.pool_id for o in decode_outcomes(batch(*(log_entry(upstream_cluster=p) for p in pools)))] == pools
-    assert decode_outcomes(batch()) == []
-
-
-def test_the_first_message_of_a_log_and_logs_of_other_kinds_hold_no_outcomes():
-    first, tcp = StreamAccessLogsMessage(), StreamAccessLogsMessage()
-    first.identifier.log_name = "homing"
-    tcp.tcp_logs.log_entry.add()
-    assert decode_outcomes(first.SerializeToString()) == decode_outcomes(tcp.SerializeToString()) == []
+    assert [o.pool_id for o in decode_outcomes(batch(*(p + NOBODY[1:] for p in pools)))] == pools
+    assert decode_outcomes(batch()) == decode_outcomes(b"") == []
 
 
 def test_a_refusal_says_when_to_come_again():
@@ -270,3 +246,9 @@ def test_a_refusal_says_when_to_come_again():
     assert answer.status.code == 429
     (header,) = answer.headers.set_headers
     assert (header.header.key, header.header.raw_value) == ("retry-after", b"3")
+
+
+@pytest.mark.parametrize("line", ["", "a line of another kind", NOBODY + "\t", NOBODY.replace("0", "OK")])
+def test_a_line_of_another_kind_is_no_outcome(line: str):
+    with pytest.raises(MalformedMessageError):
+        decode_outcomes(batch(line))

@@ -9,16 +9,16 @@ from pathlib import Path
 
 import grpc
 import pytest
-from envoy.service.accesslog.v3.als_pb2 import StreamAccessLogsMessage
 from envoy.service.ext_proc.v3.external_processor_pb2 import ProcessingRequest, ProcessingResponse
 from grpc_health.v1 import health_pb2, health_pb2_grpc
+from outcome_log import batch
 from picker_serving import LIMIT_S, NOT_SERVING, SERVING, Serving, body, headers, told, until
 
 from homing.ext_proc.events import RequestHeadersReceived
 from homing.ext_proc.exchange import Stage
 from homing.ext_proc.server_grpc import GrpcTransport
 from homing.ext_proc.server_h2 import H2Transport
-from homing.ext_proc.transport import ACCESS_LOG, EXT_PROC
+from homing.ext_proc.transport import EXT_PROC, OUTCOMES
 
 
 async def test_an_exchange_from_headers_to_the_end_of_the_stream(serving: Serving):
@@ -155,41 +155,24 @@ async def test_a_watch_of_an_unknown_name_says_so(serving: Serving):
 
 
 def log_message(*statuses: int) -> bytes:
-    message = StreamAccessLogsMessage()
-    for status in statuses:
-        entry = message.http_logs.log_entry.add()
-        entry.response.response_code.value = status
-    return message.SerializeToString()
+    return batch(*(f"pool\tgpu\t{status}\t1000\t2000\t1\thome\tref" for status in statuses))
 
 
-async def test_the_access_log_of_a_picker_that_decides_is_read_while_its_stream_stays_open(serving: Serving):
-    await told(serving.process(), headers())
-    call = serving.channel.stream_unary(f"/{ACCESS_LOG}/StreamAccessLogs")(timeout=LIMIT_S)
-    await call.write(log_message(200, 503))
-    await until(lambda: [o.status for o in serving.outcomes] == [200, 503])
-    await call.write(log_message(404))
-    await until(lambda: [o.status for o in serving.outcomes] == [200, 503, 404])
-    await call.done_writing()
-    assert await call == b""
+async def test_the_access_log_is_read_batch_by_batch(serving: Serving):
+    export = serving.channel.unary_unary(f"/{OUTCOMES}/Export")
+    assert await export(log_message(200, 503), timeout=LIMIT_S) == b""
+    assert await export(log_message(404), timeout=LIMIT_S) == b""
+    assert [o.status for o in serving.outcomes] == [200, 503, 404]
 
 
-async def test_a_picker_that_is_not_asked_gives_the_access_log_up_after_a_message(serving: Serving):
-    """Envoy opens the stream anew, and then to the picker that it asks."""
-    call = serving.channel.stream_unary(f"/{ACCESS_LOG}/StreamAccessLogs")(timeout=LIMIT_S)
-    await call.write(log_message(200))
-    assert await call == b""
-    assert [o.status for o in serving.outcomes] == [200]
-
-
+@pytest.mark.parametrize("unreadable", [b"\xff\xff", log_message(200).replace(b"gpu", b"g\tu")])
 async def test_a_log_message_that_cannot_be_read_is_logged_and_the_rest_is_read(
-    serving: Serving, caplog: pytest.LogCaptureFixture
+    serving: Serving, caplog: pytest.LogCaptureFixture, unreadable: bytes
 ):
-    call = serving.channel.stream_unary(f"/{ACCESS_LOG}/StreamAccessLogs")(timeout=LIMIT_S)
+    export = serving.channel.unary_unary(f"/{OUTCOMES}/Export")
     with caplog.at_level(logging.WARNING, "homing.ext_proc.transport"):
-        await call.write(b"\xff\xff")
-        await call.write(log_message(200))
-        await call.done_writing()
-        assert await call == b""
+        assert await export(unreadable, timeout=LIMIT_S) == b""
+        assert await export(log_message(200), timeout=LIMIT_S) == b""
     assert [o.status for o in serving.outcomes] == [200]
     assert len(caplog.records) == 1
 
