@@ -31,6 +31,7 @@ from homing.ext_proc.events import (
     SetHeaders,
     TrailersAnswer,
 )
+from homing.ext_proc.header_answer import header_answer
 from homing.ext_proc.outcomes import Outcome
 
 OVERWRITE = HeaderValueOption.OVERWRITE_IF_EXISTS_OR_ADD
@@ -72,6 +73,8 @@ def decode(data: bytes) -> Event:
 
 def encode(answer: Answer) -> bytes:
     """One ProcessingResponse. SetInParent: without its oneof set it is "spurious" to Envoy and fails open."""
+    if type(answer) is HeadersAnswer and not answer.want_body and not answer.reroute:
+        return header_answer(answer.set_headers)
     response = ProcessingResponse()
     match answer:
         case HeadersAnswer(set_headers, want_body, reroute):
@@ -134,24 +137,24 @@ def encode_health(serving: bool | None) -> bytes:
 
 
 def _model(message: ProcessingRequest) -> str | None:
-    metadata = message.metadata_context.filter_metadata
-    if METADATA not in metadata:
-        return None
-    fields = metadata[METADATA].fields
-    return fields["model"].string_value if "model" in fields else None
+    # what is not there comes into being by being looked at, and is empty: quicker than to ask before
+    value = message.metadata_context.filter_metadata[METADATA].fields["model"]
+    name: str = value.string_value
+    return name if name or value.WhichOneof("kind") else None
 
 
 def _attribute(message: ProcessingRequest, name: str) -> str:
     """Empty for one that is not there."""
-    if ATTRIBUTES not in message.attributes:
-        return ""
-    fields = message.attributes[ATTRIBUTES].fields
-    return fields[name].string_value if name in fields else ""
+    value: str = message.attributes[ATTRIBUTES].fields[name].string_value
+    return value
 
 
 def _headers(received: HttpHeaders) -> dict[str, bytes]:
-    """Backwards, so that the first of equal names stays."""
-    return {h.key: h.raw_value or h.value.encode() for h in reversed(received.headers.headers)}
+    fields = received.headers.headers
+    headers = {h.key: h.raw_value or h.value.encode() for h in fields}
+    if len(headers) < len(fields):  # of equal names the first counts
+        headers = {h.key: h.raw_value or h.value.encode() for h in reversed(fields)}
+    return headers
 
 
 def _second(message: Message) -> Sequence[Any]:

@@ -252,3 +252,14 @@ def test_a_refusal_says_when_to_come_again():
 def test_a_line_of_another_kind_is_no_outcome(line: str):
     with pytest.raises(MalformedMessageError):
         decode_outcomes(batch(line))
+
+
+@given(st.lists(st.tuples(st.sampled_from(["x-a", "x-session-id", "x" * 130]), st.binary(max_size=400)), max_size=6))
+def test_headers_are_written_as_protobuf_writes_them(set_headers: list[tuple[str, bytes]]):
+    response = ProcessingResponse()
+    response.request_headers.response.SetInParent()
+    for key, value in set_headers:
+        option = response.request_headers.response.header_mutation.set_headers.add()
+        option.header.key, option.header.raw_value = key, value
+        option.append_action = HeaderValueOption.OVERWRITE_IF_EXISTS_OR_ADD
+    assert encode(HeadersAnswer(tuple(set_headers))) == response.SerializeToString()

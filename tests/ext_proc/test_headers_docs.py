@@ -24,7 +24,7 @@ def first_column(text: str) -> list[str]:
 
 
 def test_the_reasons_are_the_pickers_and_envoys_own():
-    envoys = re.findall(r'headers:add\("x-homing-decision", "(\w+)"\)', TEMPLATES)
+    envoys = re.findall(r"header: \{key: x-homing-decision, value: (\w+)\}", TEMPLATES)
     assert envoys == ["fallback"]
     assert sorted(first_column(section("Reasons"))) == sorted([*Reason, *envoys])
 
@@ -51,3 +51,14 @@ def test_the_session_headers_are_the_defaults():
     paragraph = text[text.index("By default a session") : text.index("They go on")]
     named = ["x-session-id", *re.findall(r"`([a-z_-]+)`", paragraph)]
     assert named == [name for header in Sessions().headers for name in header.split("+")]
+
+
+def test_the_picker_gets_every_header_that_it_reads():
+    """Envoy sends it no others (forward_rules)."""
+    rules = TEMPLATES[TEMPLATES.index("allowed_headers") :]
+    prefixes = tuple(re.findall(r"- prefix: ([a-z-]+)", rules[:600]))
+    exact = set(re.findall(r'- exact: "?([a-z:-]+)"?', rules[:600]))
+    read = set(re.findall(r'headers\.get\("([a-z:-]+)"', CODE)) | set(re.findall(r'"([a-z-]+)" in headers', CODE))
+    of_answers = {":status", "content-encoding"}
+    assert {"x-session-id", ":path"} <= read
+    assert {name for name in read if not name.startswith(prefixes) and name not in exact} == of_answers

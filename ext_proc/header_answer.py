@@ -1,0 +1,38 @@
+"""The answer that nearly every request gets, as protobuf's bytes: headers to overwrite. In half of protobuf's time.
+
+    ProcessingResponse{request_headers 1: HeadersResponse{response 1: CommonResponse{
+        header_mutation 2: HeaderMutation{set_headers 1: HeaderValueOption{
+            header 1: HeaderValue{key 1, raw_value 3}, append_action 3: OVERWRITE_IF_EXISTS_OR_ADD = 2}}}}}
+
+Source of the encoding: protobuf.dev, "Encoding". Envoy's messages only ever gain fields.
+"""
+
+from __future__ import annotations
+
+from homing.ext_proc.events import SetHeaders
+
+_OVERWRITE = b"\x18\x02"
+
+
+def header_answer(set_headers: SetHeaders) -> bytes:
+    """One ProcessingResponse."""
+    mutation = b"".join([_option(key.encode(), value) for key, value in set_headers])
+    common = _field(b"\x12", mutation) if mutation else b""
+    return _field(b"\x0a", _field(b"\x0a", common))
+
+
+def _option(key: bytes, value: bytes) -> bytes:
+    size = len(key) + len(value)
+    if len(value) and size < 100:  # every length is one byte then
+        return b"\x0a%c\x0a%c\x0a%c%b\x1a%c%b\x18\x02" % (size + 8, size + 4, len(key), key, len(value), value)
+    header = _field(b"\x0a", key) + (_field(b"\x1a", value) if value else b"")
+    return _field(b"\x0a", _field(b"\x0a", header) + _OVERWRITE)
+
+
+def _field(tag: bytes, content: bytes) -> bytes:
+    size, length = len(content), bytearray()
+    while size > 0x7F:
+        length.append(size & 0x7F | 0x80)
+        size >>= 7
+    length.append(size)
+    return tag + length + content
