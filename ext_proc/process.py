@@ -140,7 +140,7 @@ async def run(config: Config, options: Options) -> None:
         server = HttpServer(http.app(registry, lambda: None if picker.version else "no fleet yet", routes))
         with listening(options.http) as listener:
             await transport.start()
-            # what is here stays, and requests leave no cycles: looking at every session for some would be a pause of 100 ms
+            # what is here stays, and requests leave no cycles; to look at every session for some is a pause of 100 ms
             gc.freeze()
             gc.set_threshold(100_000, 50, 100)
             async with asyncio.TaskGroup() as tasks:
