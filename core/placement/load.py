@@ -101,12 +101,10 @@ class Meter:
         return unread
 
     def engine_waits(self, requests: int, tokens_each: float, now: float) -> None:
-        """The engine has so many requests waiting, of about so many tokens each. The own part of the queue is bounded
-        by it, the siblings' parts left aside; what remains is nobody's."""
-        known = self.own_waiting(now) + self.others_pending
-        least, most = 0.5 * requests * tokens_each, 2.0 * (requests + 1) * tokens_each
-        self.foreign = max(0.0, least - known)
-        self.queue.bound(0.0, max(0.0, most - self.others_pending), now, self.tokens_per_s)
+        """The engine has so many requests waiting, of about so many tokens each. No more can be pending than the
+        largest of what this picker sent; and what is too little for them was sent by somebody that nobody knows."""
+        self.queue.at_most(requests, now, self.tokens_per_s)
+        self.foreign = max(0.0, 0.5 * requests * tokens_each - self.own_waiting(now) - self.others_pending)
 
 
 NOTHING = Vector()

@@ -4,7 +4,7 @@ Why a fluid. A prompt stops to be pending at its first token, and no message tel
 not sent to it (that would cost a message for every request), and Envoy's access log speaks when the whole answer has
 ended. Counted as pending until then, a replica that only decodes would look busy. So the queue is a model, and what
 is heard later corrects it: the time of a first token says how much had been served by then, and the engine's own
-number of waiting requests bounds it from both sides.
+number of waiting requests bounds it.
 """
 
 from __future__ import annotations
@@ -13,6 +13,9 @@ from collections import deque
 
 REMEMBERED = 128
 """Arrivals kept, to go on from a first token in the past. Older first tokens correct nothing."""
+
+IN_PREFILL = 2
+"""Requests that an engine prefills at once, at most, though none waits."""
 
 
 class Queue:
@@ -51,7 +54,15 @@ class Queue:
         self._served = min(self._arrived, served + speed * (now - time))
         self._at = now
 
-    def bound(self, least: float, most: float, now: float, speed: float) -> None:
-        """The engine was asked: not fewer than `least` tokens wait at `now`, nor more than `most`."""
-        waiting = min(max(self.waiting(now, speed), least), most)
-        self._served, self._at = self._arrived - waiting, now
+    def at_most(self, requests: int, now: float, speed: float) -> None:
+        """The engine was asked: so many requests wait at `now`. With those that may be in prefill, that many of the
+        largest that are not known to be served are all that can be pending."""
+        served = self._arrived - self.waiting(now, speed)
+        if not self._arrivals or self._arrivals[0][1] > served:  # more is pending than is remembered
+            return
+        begins = [before for _, before in self._arrivals]
+        ends = [*begins[1:], self._arrived]
+        pending = [end - max(begin, served) for begin, end in zip(begins, ends, strict=True) if end > served]
+        most = sum(sorted(pending, reverse=True)[: requests + IN_PREFILL])
+        if most < self._arrived - served:
+            self._served, self._at = self._arrived - most, now

@@ -69,14 +69,23 @@ def test_first_tokens_from_before_what_is_remembered_change_nothing():
     assert queue.waiting(5.0, SPEED) == REMEMBERED
 
 
-@pytest.mark.parametrize(("least", "most", "waiting"), [(0, 100, 100), (800, 900, 800), (0, 900, 500)])
-def test_the_engines_word_bounds_it(least: float, most: float, waiting: float):
+@pytest.mark.parametrize(("requests", "waiting"), [(0, 800), (1, 950), (2, 1000), (9, 1000)])
+def test_no_more_is_pending_than_the_largest_of_those_that_the_engine_has(requests: int, waiting: float):
     queue = Queue()
-    queue.add(500.0, 0.0, SPEED)
-    queue.bound(least, most, 0.0, SPEED)
+    for tokens in (50.0, 500.0, 150.0, 300.0):
+        queue.add(tokens, 0.0, SPEED)
+    queue.at_most(requests, 0.0, SPEED)
     assert queue.waiting(0.0, SPEED) == waiting
-    queue.add(50.0, 0.0, SPEED)
-    assert queue.waiting(0.0, SPEED) == waiting + 50
+
+
+def test_what_has_been_served_of_one_is_not_pending():
+    queue = Queue()
+    for _ in range(4):
+        queue.add(500.0, 0.0, SPEED)
+    queue.at_most(2, 4.0, SPEED)
+    assert queue.waiting(4.0, SPEED) == 1600.0
+    queue.at_most(0, 4.0, SPEED)
+    assert queue.waiting(4.0, SPEED) == 1000.0
 
 
 @given(st.lists(st.tuples(st.floats(0, 5), st.floats(0, 1000), st.booleans()), max_size=40))
