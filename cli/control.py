@@ -38,9 +38,13 @@ def command(
         raise RefusedError("; ".join(lines))
 
     import logging
+    import os
     from pathlib import Path
 
     import uvloop
+
+    # gRPC's own word about each process that is started while it has threads; the renderer of templates needs none
+    os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "false")
 
     from homing.control import resources
     from homing.control.envoy_config import Wiring

@@ -87,6 +87,7 @@ def command(
 
     # gRPC's own lines about an address that cannot be had; ours says it
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "false")  # it starts processes that know nothing of gRPC
 
     from homing.control.secrets import SecretError
     from homing.ext_proc.pins.sharing import SharingError
