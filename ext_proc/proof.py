@@ -156,8 +156,8 @@ class Proof:
             self._counts.unchecked[error.reason] += 1
         except RefusedError:
             self._counts.incomplete[pool_id, Incomplete.REFUSED] += 1
-        except Exception:  # a bug in the proof must not end the picker
-            log.exception("a request of pool %s could not be proved", pool_id)
+        except Exception as error:  # a bug in the proof must not end the picker; its words may be a prompt's
+            log.error("a request of pool %s could not be proved: %s", pool_id, type(error).__name__)
             self._counts.unchecked[Unchecked.ERROR] += 1
         else:
             if lost:
