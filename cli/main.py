@@ -18,6 +18,7 @@ COMMANDS = {
     "drain": "Let a replica finish its sessions, then leave.",
     "undrain": "Take a drain back.",
     "plan": "Say what a change of replicas would move.",
+    "init": "Write a first file from engines or from Envoy's configuration.",
     "check": "Validate the file.",
     "render": "Write Envoy's or NGINX's configuration, whole or in fragments.",
 }
