@@ -41,15 +41,16 @@ class Journal:
     `lost`: it was full, and changes are missing from it.
     """
 
-    __slots__ = ("_max", "_pending", "lost")
+    __slots__ = ("_everything", "_max", "_pending", "lost")
 
     def __init__(self, max_pending: int = MAX_PENDING) -> None:
         self._max = max_pending
         self._pending: dict[bytes, None] = {}
+        self._everything: list[bytes] = []
         self.lost = False
 
     def __len__(self) -> int:
-        return len(self._pending)
+        return len(self._pending) + len(self._everything)
 
     def note(self, digest: bytes) -> None:
         if len(self._pending) < self._max:
@@ -58,13 +59,16 @@ class Journal:
             self.lost = True
 
     def take(self, at_most: int) -> list[bytes]:
-        """The first `at_most`; they are not pending any more."""
+        """Up to `at_most`; they are not pending any more. What changed comes before what is told again."""
         taken = list(islice(self._pending, at_most))
         for digest in taken:
             del self._pending[digest]
+        if rest := at_most - len(taken):
+            taken += self._everything[-rest:]
+            del self._everything[-rest:]
         return taken
 
     def restart(self, digests: Iterable[bytes]) -> None:
-        """Everything is to be told, however much it is: it is bounded as the table is."""
-        self._pending = dict.fromkeys(digests)
+        """The whole table is to be told, beside what is pending: a session that was closed is not in the table."""
+        self._everything = list(digests)
         self.lost = False

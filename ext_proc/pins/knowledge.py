@@ -20,10 +20,12 @@ class Knowledge:
     load: Load
     clock: Callable[[], float]
 
-    def message(self, journal: Journal) -> Message:
-        """What is to be said now. Words that do not arrive must be noted in the journal again."""
+    def message(self, journal: Journal | None) -> Message:
+        """What is to be said now; without a journal no more than the load. Words that do not arrive must be noted in
+        the journal again."""
         now = self.clock()
-        return Message.of(self.name, self.homes.words(journal, MAX_WORDS, now), self.load.vectors(now))
+        words = self.homes.words(journal, MAX_WORDS, now) if journal is not None else []
+        return Message.of(self.name, words, self.load.vectors(now))
 
     def take_in(self, message: Message, *, load: bool = True) -> int:
         """How many words were news. Without `load` where a message may be old."""

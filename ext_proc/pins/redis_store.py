@@ -98,23 +98,28 @@ class RedisStore:
                 log.debug("closing: %s", type(error).__name__)
 
     async def round(self) -> bool:
-        """Says what is new here and hears what is new elsewhere. Whether all of it went well."""
-        if self._journal.lost:
-            self._counts.retold[Peer.REDIS] += 1
-        message = self._knowledge.message(self._journal)
+        """Says what is new here and hears what is new elsewhere. Whether all of it went well. After a failure it is
+        tried with little first."""
+        words: list[Word] = []
         try:
             async with asyncio.timeout(ROUND_S):
+                if self._there is False:
+                    await self._exchange(self._knowledge.message(None))
+                if self._journal.lost:
+                    self._counts.retold[Peer.REDIS] += 1
+                message = self._knowledge.message(self._journal)
+                words = message.words
                 await self._exchange(message)
-                await self._store(message.words)
+                await self._store(words)
         except Exception as error:  # whatever redis-py raises: it costs the pins, and is counted
-            note_again(self._journal, message.words)
+            note_again(self._journal, words)
             self._failed(_why(error))
             return False
         except BaseException:
-            note_again(self._journal, message.words)
+            note_again(self._journal, words)
             raise
         self._note(there=True)
-        self._counts.told[Peer.REDIS] += len(message.words)
+        self._counts.told[Peer.REDIS] += len(words)
         return True
 
     async def _exchange(self, message: Message) -> None:

@@ -54,12 +54,18 @@ class Sibling:
             pass
 
     async def tell(self) -> bool:
-        """Whether the sibling has heard all that was said up to now, at most one message."""
+        """Whether the sibling has heard all that was said up to now, at most one message of changes. One that did not
+        hear the last is tried with little first."""
+        if self._hears is False and not await self._say(self._knowledge.message(None)):
+            return False
         if self._journal.lost:
             self._counts.retold[Peer.SIBLING] += 1
         message = self._knowledge.message(self._journal)
         if not message.words and not self._worth_saying(message):
             return True
+        return await self._say(message)
+
+    async def _say(self, message: Message) -> bool:
         why: Why | None
         try:
             answer = await self._client.post(JOURNAL_PATH, content=encode(message))

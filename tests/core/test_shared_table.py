@@ -191,6 +191,25 @@ def test_a_full_journal_tells_the_whole_table_instead():
     assert (len(journal), journal.lost) == (0, False)
 
 
+def test_what_changes_while_the_whole_table_is_told_again_is_told_first_and_does_not_begin_it_anew():
+    homes = Homes(TTL_S, 100)
+    journal = homes.journal()
+    journal._max = 2
+    digests = [bytes([i]) * 16 for i in range(8)]
+    for digest in digests[:6]:
+        homes.put(digest, "r", NOW)
+    heard = [word.digest for word in homes.words(journal, 2, NOW)]
+    for digest in digests[6:]:
+        homes.put(digest, "r", NOW)
+        first, *more = (word.digest for word in homes.words(journal, 3, NOW))
+        assert first == digest
+        heard += [first, *more]
+    while more := homes.words(journal, 3, NOW):
+        heard += [word.digest for word in more]
+    assert set(heard) == {*digests}
+    assert (len(journal), journal.lost) == (0, False)
+
+
 def test_sessions_that_left_are_not_told_of():
     homes, journal = table(max_sessions=1)
     homes.put(A, "r", NOW)
