@@ -13,8 +13,9 @@ import msgspec
 
 from homing.core.chat.body import Members, NotAnObjectError, members
 from homing.core.chat.shapes import CHAT, Shape, shape_of
-from homing.core.chat.text import is_nothing, texts
+from homing.core.chat.text import is_nothing
 from homing.core.chat.turn import Turns
+from homing.core.context.as_chat import UnknownPartError, as_chat
 from homing.core.template.prepared import text_of
 
 _BILLING = "x-anthropic-billing-header"
@@ -78,17 +79,13 @@ def _texts(content: object) -> Iterator[str]:
 
 
 def _messages(shape: Shape, body: Members, turns: Turns) -> list[dict[str, object]]:
-    """As a chat, without images and the like. Raises NoCaseError for calls and results in other shapes than chat's."""
+    """As a chat, without images and the like. Raises NoCaseError."""
     if shape is CHAT:
         return [_without_images(message) for message in _list.decode(body["messages"])]
-    written: list[dict[str, object]] = []
-    for turn in turns:
-        said = None if turn.bare or turn.calls else texts(turn.content)
-        if said is None:
-            raise NoCaseError
-        content = "\n".join(msgspec.json.decode(b'"%s"' % text, type=str) for text in said)
-        written.append({"role": turn.role, "content": content})
-    return written
+    try:
+        return as_chat(turns)
+    except UnknownPartError:
+        raise NoCaseError from None
 
 
 def _without_images(message: dict[str, object]) -> dict[str, object]:

@@ -58,6 +58,47 @@ def test_other_shapes_are_written_as_a_chat(path: bytes, said: dict[str, object]
     assert (case.texts, case.messages) == (("Be kind.",), [SYSTEM, USER])
 
 
+CALL = {"id": "1", "type": "function", "function": {"name": "f", "arguments": {"a": 1}}}
+TALKED = [
+    SYSTEM,
+    USER,
+    {"role": "assistant", "content": "Let me see.", "tool_calls": [CALL, {**CALL, "id": "2"}]},
+    {"role": "tool", "tool_call_id": "1", "content": "one"},
+    {"role": "tool", "tool_call_id": "2", "content": "two"},
+    {"role": "user", "content": "and?"},
+]
+
+
+def test_calls_and_results_of_tools_in_blocks():
+    use = {"type": "tool_use", "id": "1", "name": "f", "input": {"a": 1}}
+    asked = [{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": "Let me see."}, use, {**use, "id": "2"}]
+    results = [
+        {"type": "tool_result", "tool_use_id": "1", "content": "one"},
+        {"type": "tool_result", "tool_use_id": "2", "content": [{"type": "text", "text": "two"}]},
+        {"type": "text", "text": "and?"},
+    ]
+    said = body(
+        system="Be kind.",
+        messages=[USER, {"role": "assistant", "content": asked}, {"role": "user", "content": results}],
+    )
+    assert case_of(MESSAGES, said, said).messages == TALKED
+
+
+def test_calls_and_results_of_tools_as_items():
+    items = [
+        USER,
+        {"type": "reasoning", "id": "r", "summary": []},
+        {"role": "assistant", "content": [{"type": "output_text", "text": "Let me see."}]},
+        {"type": "function_call", "call_id": "1", "name": "f", "arguments": {"a": 1}},
+        {"type": "function_call", "call_id": "2", "name": "f", "arguments": {"a": 1}},
+        {"type": "function_call_output", "call_id": "1", "output": "one"},
+        {"type": "function_call_output", "call_id": "2", "output": [{"type": "input_text", "text": "two"}]},
+        {"role": "user", "content": "and?"},
+    ]
+    said = body(instructions="Be kind.", input=items)
+    assert case_of(RESPONSES, said, said).messages == TALKED
+
+
 @pytest.mark.parametrize(
     ("path", "said"),
     [
@@ -66,8 +107,8 @@ def test_other_shapes_are_written_as_a_chat(path: bytes, said: dict[str, object]
         (CHAT, body(messages=["text"])),
         (CHAT, body(messages=[USER], tools="none")),
         (b"/v1/embeddings", body(messages=[USER])),
-        (RESPONSES, body(input=[{"type": "function_call", "name": "f", "arguments": "{}"}])),
-        (MESSAGES, body(messages=[{"role": "user", "content": [{"type": "tool_result", "tool_use_id": "1"}]}])),
+        (RESPONSES, body(input=[{"type": "web_search_call", "id": "1"}])),
+        (MESSAGES, body(messages=[{"role": "user", "content": [{"type": "unheard_of"}]}])),
     ],
 )
 def test_what_cannot_be_rendered_is_no_case(path: bytes, said: bytes):
