@@ -71,7 +71,12 @@ class Pool:
     @property
     def names(self) -> tuple[str, ...]:
         """Every model name that leads here, the served one first."""
-        return (self.served_name, *self.aliases)
+        return (self.served_name, *self.aliases, *self.adapters)
+
+    @property
+    def adapters(self) -> tuple[str, ...]:
+        """The LoRA adapters that its replicas list: model names that lead here, and that vLLM knows by themselves."""
+        return tuple(dict.fromkeys(name for r in self.replicas for name in r.adapters))
 
     def replica(self, replica_id: str) -> Replica | None:
         return next((r for r in self.replicas if r.id == replica_id), None)

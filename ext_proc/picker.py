@@ -192,7 +192,7 @@ class Picker:
         # no id: not through our filters; one minted from nothing would be the same for everybody.
         # no body (a probe, a list): begins no conversation, and Envoy spreads it well enough alone
         placeable = key.session and (given or request.has_body)
-        arrival = Arrival(key, given, _length(headers))
+        arrival = Arrival(key, given, _length(headers), pool.adapter(request.model))
         decision = self.placer.place(pool, arrival, self._clock()) if placeable else None
         self._begin(pool, decision)
         if decision is None:
@@ -215,8 +215,8 @@ class Picker:
             return Said()
         return read(body, self._fields, self.placer.seed(pool.pool.id, key.tenant))
 
-    def place_given(self, pool: CompiledPool, key: SessionKey) -> Decision | None:
-        decision = self.placer.place(pool, Arrival(key, given=True), self._clock())
+    def place_given(self, pool: CompiledPool, key: SessionKey, adapter: str | None) -> Decision | None:
+        decision = self.placer.place(pool, Arrival(key, True, adapter=adapter), self._clock())
         self._begin(pool, decision)
         return decision
 
@@ -230,20 +230,20 @@ class Picker:
         return decision
 
     def place_said(
-        self, pool: CompiledPool, key: SessionKey, said: Said, size_bytes: int
+        self, pool: CompiledPool, key: SessionKey, said: Said, size_bytes: int, adapter: str | None
     ) -> tuple[SessionKey, Decision | None]:
         """By the id that the body names, else by its history, else as a new session."""
         now = self._clock()
         decision: Decision | None
         if said.session is not None:
             key = key.named(header_safe(said.session))
-            decision = self.placer.place(pool, Arrival(key, True, size_bytes, prompt=said.prompt), now)
+            decision = self.placer.place(pool, Arrival(key, True, size_bytes, adapter, prompt=said.prompt), now)
         elif said.history is not None:
-            arrival = Arrival(key, False, size_bytes, prompt=said.prompt)
+            arrival = Arrival(key, False, size_bytes, adapter, prompt=said.prompt)
             recognition, decision = self.placer.place_by_history(pool, arrival, said.history, now)
             self.counts.keyless[recognition] += 1
         else:
-            decision = self.placer.place(pool, Arrival(key, False, size_bytes, prompt=said.prompt), now)
+            decision = self.placer.place(pool, Arrival(key, False, size_bytes, adapter, prompt=said.prompt), now)
         if said.prompt is not None and decision is not None:
             self.placer.prefixes.placed(*decision.place, said.prompt, now)
         self._begin(pool, decision)

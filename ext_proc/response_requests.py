@@ -22,7 +22,7 @@ class ResponsesDesk(Desk, Protocol):
     def place_after(self, pool: CompiledPool, key: SessionKey, given: bool, previous: bytes) -> Decision | None:
         """Where the response `previous` is kept; None if that is not known."""
 
-    def place_given(self, pool: CompiledPool, key: SessionKey) -> Decision | None: ...
+    def place_given(self, pool: CompiledPool, key: SessionKey, adapter: str | None) -> Decision | None: ...
 
 
 class ResponsesRequest(UnnamedRequest):
@@ -70,7 +70,7 @@ class ResponsesRequest(UnnamedRequest):
             if decision is not None:
                 return self._key, decision
         if self._given:
-            return self._key, self._responses.place_given(pool, self._key)
+            return self._key, self._responses.place_given(pool, self._key, pool.adapter(self._model))
         return super()._place(pool, body)
 
 

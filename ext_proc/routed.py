@@ -35,7 +35,7 @@ class Desk(Protocol):
         """What to await before `key` is placed, if a store may know it and this picker does not."""
 
     def place_said(
-        self, pool: CompiledPool, key: SessionKey, said: Said, size_bytes: int
+        self, pool: CompiledPool, key: SessionKey, said: Said, size_bytes: int, adapter: str | None
     ) -> tuple[SessionKey, Decision | None]:
         """Places by what the body says. The key is the one that it was placed by."""
 
@@ -168,7 +168,7 @@ class UnnamedRequest(RoutedRequest):
         except NotAnObjectError:
             said = Said()
         self._prompt = said.prompt
-        return self._desk.place_said(pool, self._key, said, len(body))
+        return self._desk.place_said(pool, self._key, said, len(body), pool.adapter(self._model))
 
     def _told(self, key: SessionKey) -> SetHeaders:
         headers = super()._told(key)

@@ -84,6 +84,7 @@ class ReplicaConfig(Keys):
     id: Annotated[str, PlainValidator(REPLICA_ID)]
     address: Annotated[Address, PlainValidator(Endpoint())]
     weight: Annotated[int, PlainValidator(Integer(1, 128))] = 1
+    adapters: Annotated[tuple[ModelName, ...], BeforeValidator(ListOf("model names", 0, 64))] = ()
 
 
 Proof = Literal["auto", "chat", "completion", "embedding", "rerank", "off"]
@@ -149,7 +150,8 @@ class PoolConfig(_PoolKeys):
 
     def pool(self) -> Pool:
         replicas = tuple(
-            Replica(r.id, str(r.address), r.weight, state=State.JOINING, healthy=False) for r in self.replicas
+            Replica(r.id, str(r.address), r.weight, state=State.JOINING, healthy=False, adapters=r.adapters)
+            for r in self.replicas
         )
         return Pool(self.id, self.served_name, self.aliases, self.hash, replicas)
 

@@ -150,6 +150,19 @@ def _names(pool_id: str, line: int, pool: Node) -> Iterator[Text]:
         for i, item in enumerate(aliases.items):
             if (alias := _text(item)) is not None:
                 yield ("pools", pool_id, "aliases", i), item.line, alias
+    yield from _adapters(pool_id, pool)
+
+
+def _adapters(pool_id: str, pool: Mapping) -> Iterator[Text]:
+    """Each once, though several replicas of the pool may list it."""
+    seen: set[str] = set()
+    replicas = pool.get("replicas")
+    for i, replica in enumerate(replicas.items if isinstance(replicas, Sequence) else ()):
+        listed = replica.get("adapters") if isinstance(replica, Mapping) else None
+        for j, item in enumerate(listed.items if isinstance(listed, Sequence) else ()):
+            if (name := _text(item)) is not None and name not in seen:
+                seen.add(name)
+                yield ("pools", pool_id, "replicas", i, "adapters", j), item.line, name
 
 
 def _replica_texts(pool_id: str, pool: Node, key: str) -> Iterator[Text]:

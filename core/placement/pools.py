@@ -19,6 +19,7 @@ class CompiledPool:
     members: tuple[Replica, ...]
     newcomers: tuple[Replica, ...] = field(compare=False)  # those that take new sessions
     by_id: Mapping[str, int] = field(compare=False)  # index in `members`
+    adapters: frozenset[str] = field(compare=False)
     table: Table = field(compare=False)
 
     @classmethod
@@ -26,12 +27,16 @@ class CompiledPool:
         members = tuple(r for r in pool.replicas if r.in_hash)
         newcomers = tuple(r for r in members if r.takes_new_sessions)
         by_id = {r.id: index for index, r in enumerate(members)}
-        return cls(pool, members, newcomers, by_id, _table(pool, members))
+        return cls(pool, members, newcomers, by_id, frozenset(pool.adapters), _table(pool, members))
 
     def owner(self, key: bytes) -> Replica | None:
         """The replica that the data plane alone would choose."""
         index = self.table.owner(key)
         return None if index is None else self.members[index]
+
+    def adapter(self, model: str | None) -> str | None:
+        """`model`, if it is a LoRA adapter of the pool."""
+        return model if model in self.adapters else None
 
     def walk(self, key: bytes) -> Iterator[Replica]:
         return (self.members[index] for index in self.table.walk(key))

@@ -19,6 +19,7 @@ ROW = re.compile(r"^\| `(?P<key>[^`]+)` \| (?P<default>[^|]+) \| (?P<allowed>[^|
 WORDS = {
     "pools.<id>.served_name": "the pool's id",
     "pools.<id>.aliases": "none",
+    "pools.<id>.replicas[].adapters": "none",
     "pools.<id>.engine": "its keys' defaults",
     "pools.<id>.engine.kv_events": "absent",
     "pools.<id>.engine.replay": "absent",

@@ -103,7 +103,7 @@ def test_the_error_says_one_line_a_problem():
         ("weight", "[1]", "a list of 1", "an integer from 1 to 128"),
         ("weight", "9" * 18, "9" * 18, "an integer from 1 to 128"),
         ("weight", "9" * 5000, f'"{"9" * 60}"...', "an integer from 1 to 128"),
-        ("note", "sk-secret", "an unknown key", "id, address, weight"),
+        ("note", "sk-secret", "an unknown key", "id, address, weight, adapters"),
     ],
 )
 def test_a_replica_key_is_refused(key, value, found, allowed):
@@ -171,7 +171,7 @@ def test_a_key_outside_the_pools_is_refused(section, key, found, allowed):
         ("{a: {}}", "pools.a.replicas", "nothing", "1 to 1000 replicas, or discovery"),
         ("{a: {replicas: []}}", "pools.a.replicas", "an empty list", "1 to 1000 replicas, or discovery"),
         ("{a: {replicas: {id: r}}}", "pools.a.replicas", "a mapping", "a list of 0 to 1000 replicas"),
-        ("{a: {replicas: [r]}}", "pools.a.replicas[0]", '"r"', "a mapping with keys of id, address, weight"),
+        ("{a: {replicas: [r]}}", "pools.a.replicas[0]", '"r"', "a mapping with keys of id, address, weight, adapters"),
         (
             "{a: {replicas: [" + ", ".join(f"{{id: r{i}, address: 'h{i}:1'}}" for i in range(1001)) + "]}}",
             "pools.a.replicas",
@@ -381,3 +381,12 @@ def test_a_secret_that_stands_in_the_file_is_not_repeated():
         f"f:2: sessions.cookie.secret: found something else, allowed: {place}",
         f"f:2: sessions.signed.keys[0]: found something else, allowed: {place}",
     ]
+
+
+def test_an_adapter_is_a_name_of_one_pool_though_several_replicas_may_have_it():
+    replicas = "[{id: r, address: 'h:1', adapters: [x, y]}, {id: s, address: 'h:2', adapters: [x]}]"
+    fleet = parse(f"pools: {{a: {{replicas: {replicas}}}}}", "f").fleet()
+    assert fleet.pools[0].names == ("a", "x", "y")
+    with pytest.raises(ConfigError) as caught:
+        parse(f"pools: {{a: {{replicas: {replicas}}}, x: {{replicas: [{{id: r, address: 'h:3'}}]}}}}", "f")
+    assert [p.found.split()[0] for p in caught.value.problems] == ['"x"']

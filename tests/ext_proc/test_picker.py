@@ -271,3 +271,13 @@ def test_where_the_file_asks_for_it_overload_of_all_is_refused_with_a_time_to_co
     assert isinstance(Exchange(picking.picker).receive(replace(request, model="other")), HeadersAnswer)
     picking.now = 3.0
     assert isinstance(Exchange(picking.picker).receive(request), HeadersAnswer)
+
+
+def test_a_lora_adapter_is_a_model_and_goes_where_it_is_loaded():
+    replicas = tuple(replace(r, adapters=("tuned",) if r.id == "gpu-2" else ("other",)) for r in REPLICAS)
+    picking = Picking(Fleet((replace(POOL, replicas=replicas), OTHER)))
+    for i in range(10):
+        routed = picking.route(b"s%d" % i, model="tuned")
+        assert not routed.want_body, "vLLM knows the name itself"
+        told = dict(routed.set_headers)["x-gateway-destination-endpoint"].split(b",")[0]
+        assert told == REPLICAS[2].address.encode()
