@@ -8,12 +8,11 @@ engine's own error says what is wrong with it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 import msgspec
-import xxhash
 
 from homing.core.chat.body import Members, NotAnObjectError, encode, members, named
 from homing.core.chat.repairs.names import Repair
@@ -23,7 +22,7 @@ from homing.core.config import Config, PoolConfig
 from homing.core.config.models import Auto
 from homing.core.context.budget import Budget
 from homing.core.context.lost import Finding, Sessions, Spoken, judge
-from homing.core.context.plan import SAMPLED, Need, Plan
+from homing.core.context.plan import Need, Plan, among
 from homing.core.context.salt import salt
 from homing.core.fleet import Pool
 from homing.core.history import read
@@ -57,6 +56,9 @@ class Bodies:
         self._pools: Mapping[str, PoolConfig] = {}
         self._plans: dict[str, tuple[Pool, Plan]] = {}
         self._auto_budget: Budget | None = None
+        self.first_sight: Callable[[bytes], Awaitable[object] | None] | None = None
+        """Where there is a store that may know what a session has said: has it read, or says that it is not worth
+        asking."""
 
     def configure(self, config: Config) -> None:
         """What the file says, as of now."""
@@ -78,7 +80,11 @@ class Bodies:
 
     def forget(self, key: SessionKey) -> None:
         """The session has ended."""
-        self.sessions.forget(key.digest("", self.secret))
+        self.sessions.forget(self.digest(key))
+
+    def digest(self, key: SessionKey) -> bytes:
+        """Of a session, whatever its pool."""
+        return key.digest("", self.secret)
 
     def work(self, pool: Pool, request: RequestHeadersReceived, key: SessionKey, auto: Auto | None = None) -> Work:
         """What is to be done for one request. `key`: as its headers say it. `auto`: it left the choice of the model to
@@ -123,6 +129,16 @@ class Work:
     @property
     def plan(self) -> Plan:
         return self._plan
+
+    def wait(self, key: SessionKey) -> Awaitable[object] | None:
+        """What has to be read first: what a session has said before, that this picker has not heard of."""
+        bodies = self._bodies
+        if bodies.first_sight is None or Need.LOST_SYSTEM not in self.needs or not self._given:
+            return None
+        digest = bodies.digest(key)
+        if not self._plan.looks_for_lost(key.text) or bodies.sessions.get(digest, bodies.clock()):
+            return None
+        return bodies.first_sight(digest)
 
     def rewrite(self, body: bytes, key: SessionKey, named_in_body: bool = False) -> BodyAnswer | Reject:
         """`key`: the session's, as it is known by now; `named_in_body`: the body said it."""
@@ -196,7 +212,7 @@ class Conversation:
         `known`: the session was named by the client. The same members where there was nothing to do."""
         made: Turns = turns
         done: list[Repair] = []
-        if known and self._looks_for_lost(key):
+        if known and self.plan.looks_for_lost(key.text):
             made = self._found(body, before, made, key, done)
         if (repairs := self.plan.repairs) is not None and self._ramped(body, key):
             made, repaired = repairs.apply(made)
@@ -216,7 +232,7 @@ class Conversation:
         history = read(body, (), bodies.secret).history
         if history is None:
             return turns
-        digest, now = key.digest("", bodies.secret), bodies.clock()
+        digest, now = bodies.digest(key), bodies.clock()
         judgement = judge(bodies.sessions.get(digest, now), Spoken.of(before, turns, history), restores)
         if judgement.threads:
             bodies.sessions.put(digest, judgement.threads, now)
@@ -228,10 +244,6 @@ class Conversation:
         bodies.counts.system_texts[self.pool.id, finding] += 1
         return turns
 
-    def _looks_for_lost(self, key: SessionKey) -> bool:
-        mode = self.plan.lost_system
-        return mode != "off" and (mode != "sample" or _among(SAMPLED, key.text))
-
     def _ramped(self, body: bytes, key: SessionKey) -> bool:
         """Whether this conversation is among those repaired: by its first prompt, which is the same in every turn,
         with an id and without."""
@@ -239,7 +251,7 @@ class Conversation:
             return True
         history = read(body, (), b"").history
         first = None if history is None else history.earlier[-1] if history.earlier else history.prompt
-        return _among(self.plan.share, first or key.text)
+        return among(self.plan.share, first or key.text)
 
     def _told(self, done: list[Repair]) -> SetHeaders:
         counts = self.bodies.counts
@@ -259,8 +271,3 @@ def _strictest(config: Config) -> Budget | None:
     limits = [p.context for p in config.pools if p.id in config.auto.pools and p.context.max_tokens]
     least = min(limits, key=lambda context: context.max_tokens, default=None)
     return Budget(least.max_tokens, least.over == "trim") if least else None
-
-
-def _among(share: float, identity: bytes) -> bool:
-    """The same in every turn and in every picker."""
-    return xxhash.xxh64_intdigest(identity) < share * 2**64

@@ -32,6 +32,7 @@ COUNTERS = {
     "complete": ("homing_context_complete", "Prompts looked at that have every system text in them", ("pool",)),
     "incomplete": ("homing_context_incomplete", "Prompts looked at that lack one, or were refused", ("pool", "reason")),
     "unchecked": ("homing_context_unchecked", "Requests whose prompt was to be looked at and was not", ("reason",)),
+    "texts_read": ("homing_system_texts_read", "Sessions whose system text Redis was asked for", ("outcome",)),
     "rejected": ("homing_rejected", "Requests refused by the picker", ("reason",)),
     "odd_ids": ("homing_odd_session_ids", "Session ids that are long, duplicated, empty or not ASCII", ("kind",)),
     "violations": ("homing_protocol_violations", "Messages from Envoy that the stage did not foresee", ("stage",)),

@@ -58,6 +58,7 @@ class Counts:
     complete: Counter[str] = field(default_factory=Counter)  # pool: prompts with every system text in them
     incomplete: Counter[tuple[str, str]] = field(default_factory=Counter)  # (pool, reason)
     unchecked: Counter[str] = field(default_factory=Counter)  # reason
+    texts_read: Counter[str] = field(default_factory=Counter)  # what came of asking Redis for them
     rehomed: Counter[str] = field(default_factory=Counter)  # pool: homes corrected by an outcome
 
 

@@ -35,6 +35,7 @@ from homing.ext_proc.engines import Engines, HttpAsk
 from homing.ext_proc.exchange import Exchange
 from homing.ext_proc.feed import Feed, follow
 from homing.ext_proc.identity import Identity
+from homing.ext_proc.keeping import text_store
 from homing.ext_proc.metrics import PickerCollector, Ttft
 from homing.ext_proc.picker import Picker
 from homing.ext_proc.pins.metrics import PinsCollector
@@ -124,6 +125,7 @@ async def run(config: Config, options: Options) -> None:
     picker.placer.shard = shard(options.shards, options.listen)
     sharing = build_sharing(config, options, picker, secret, clock)
     registry.register(PinsCollector(sharing.counts))
+    texts = text_store(config, options.file, picker, secret, clock)
     transport = _transport(options, picker)
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -146,7 +148,9 @@ async def run(config: Config, options: Options) -> None:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(server.serve([listener]))
                 await sharing.catch_up()
-                shared = tasks.create_task(sharing.run())
+                shared = [tasks.create_task(sharing.run())]
+                if texts is not None:
+                    shared.append(tasks.create_task(texts.run()))
                 feeding = tasks.create_task(prefixes.run())
                 asking = tasks.create_task(_ask_engines(picker))
                 prompts = TemplatePrompts(options.control, options.file, clock)
@@ -157,8 +161,9 @@ async def run(config: Config, options: Options) -> None:
                 for task in (asking, following, feeding, proving):
                     task.cancel()
                 await transport.stop(GRACE_S)
-                shared.cancel()
-                await asyncio.wait([shared])
+                for sharer in shared:
+                    sharer.cancel()
+                await asyncio.wait(shared)
                 server.should_exit = True
 
 

@@ -104,7 +104,12 @@ class RoutedRequest:
         return self._work is not None and self._work.wanted
 
     def rewrite(self, body: bytes) -> BodyAnswer | Reject | Reading[BodyAnswer | Reject]:
-        return BodyAnswer() if self._work is None else self._work.rewrite(body, self._key)
+        work = self._work
+        if work is None:
+            return BodyAnswer()
+        if (wait := work.wait(self._key)) is not None:
+            return Reading(wait, lambda: work.rewrite(body, self._key))
+        return work.rewrite(body, self._key)
 
     def _shown(self, headers: SetHeaders) -> SetHeaders:
         """What Envoy gets of a decision: where the pool only observes, no more than its name."""

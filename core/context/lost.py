@@ -126,15 +126,20 @@ def _digest(parts: list[bytes]) -> bytes:
     return digest.digest()
 
 
+Changes = dict[bytes, tuple[Thread, ...]]
+MAX_CHANGES = 10_000
+
+
 class Sessions:
     """Threads by session, bounded in number, bytes of text and idle time: the longest unused leave first. Times are
     seconds of any monotonic clock."""
 
-    __slots__ = ("_entries", "_max", "_max_bytes", "_ttl_s", "size_bytes")
+    __slots__ = ("_changes", "_entries", "_max", "_max_bytes", "size_bytes", "ttl_s")
 
     def __init__(self, ttl_s: float, max_sessions: int, max_bytes: int = MAX_TEXT_BYTES) -> None:
         self.limit(ttl_s, max_sessions)
         self._max_bytes = max_bytes
+        self._changes: Changes | None = None
         self._entries: dict[bytes, tuple[tuple[Thread, ...], float]] = {}
         self.size_bytes = 0
 
@@ -142,19 +147,44 @@ class Sessions:
         return len(self._entries)
 
     def limit(self, ttl_s: float, max_sessions: int) -> None:
-        self._ttl_s, self._max = ttl_s, max_sessions
+        self.ttl_s, self._max = ttl_s, max_sessions
+
+    def changes(self) -> Changes:
+        """What becomes of sessions from now on, to be told elsewhere: the threads, none of a session that has ended.
+        Whoever takes them takes them out. At most MAX_CHANGES wait; the oldest go first."""
+        if self._changes is None:
+            self._changes = {}
+        return self._changes
 
     def get(self, digest: bytes, now: float) -> tuple[Thread, ...]:
         entry = self._entries.get(digest)
-        return entry[0] if entry is not None and now - entry[1] < self._ttl_s else ()
+        return entry[0] if entry is not None and now - entry[1] < self.ttl_s else ()
 
     def put(self, digest: bytes, threads: tuple[Thread, ...], now: float) -> None:
-        self.forget(digest)
+        self.absorb(digest, threads, now)
+        self._changed(digest, threads)
+
+    def absorb(self, digest: bytes, threads: tuple[Thread, ...], now: float) -> None:
+        """As `put`, of what was told elsewhere."""
+        self._drop(digest)
         self._entries[digest] = (threads, now)
         self.size_bytes += _size(threads)
         self._expire(now)
 
     def forget(self, digest: bytes) -> None:
+        """The session has ended."""
+        self._drop(digest)
+        self._changed(digest, ())
+
+    def _changed(self, digest: bytes, threads: tuple[Thread, ...]) -> None:
+        changes = self._changes
+        if changes is None:
+            return
+        changes[digest] = threads
+        if len(changes) > MAX_CHANGES:
+            del changes[next(iter(changes))]
+
+    def _drop(self, digest: bytes) -> None:
         entry = self._entries.pop(digest, None)
         if entry is not None:
             self.size_bytes -= _size(entry[0])
@@ -162,11 +192,11 @@ class Sessions:
     def _expire(self, now: float) -> None:
         for _ in range(2):  # a few at a time, so that no single request pays for many
             first = next(iter(self._entries), None)
-            if first is None or (len(self._entries) <= self._max and now - self._entries[first][1] < self._ttl_s):
+            if first is None or (len(self._entries) <= self._max and now - self._entries[first][1] < self.ttl_s):
                 break
-            self.forget(first)
+            self._drop(first)
         while self.size_bytes > self._max_bytes:
-            self.forget(next(iter(self._entries)))
+            self._drop(next(iter(self._entries)))
 
 
 def _size(threads: tuple[Thread, ...]) -> int:

@@ -6,6 +6,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+import xxhash
+
 from homing.core.chat.repair import Repairs, Switches
 from homing.core.config.context import LostSystem, Mode
 from homing.core.config.models import PoolConfig
@@ -59,6 +61,10 @@ class Plan:
         }
         return frozenset(need for need, is_so in wanted.items() if is_so)
 
+    def looks_for_lost(self, session: bytes) -> bool:
+        """Whether a session's turns are compared, by its key."""
+        return self.lost_system != "off" and (self.lost_system != "sample" or among(SAMPLED, session))
+
     @property
     def observes(self) -> bool:
         return self.mode == "observe"
@@ -66,6 +72,11 @@ class Plan:
     @property
     def places(self) -> bool:
         return self.mode != "off"
+
+
+def among(share: float, identity: bytes) -> bool:
+    """Whether that is one of the share of all: the same in every turn and in every picker."""
+    return xxhash.xxh64_intdigest(identity) < share * 2**64
 
 
 def _switches(pool: PoolConfig) -> Switches:

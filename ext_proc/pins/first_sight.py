@@ -16,6 +16,14 @@ Fetch = Callable[[Sequence[bytes]], Awaitable[set[bytes]]]
 """Takes the homes of these digests in, as far as they are known; which were. May raise whatever a client raises."""
 
 
+def give_up_if_cancelled() -> None:
+    """redis-py may make another error of a cancellation that comes while it reads; who took that for a failure of Redis
+    would wait for ever. Raises CancelledError."""
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
+
+
 class FirstSight:
     """Questions that come together are asked together. What comes too late is taken in all the same.
 
@@ -50,6 +58,7 @@ class FirstSight:
             self._asked.clear()
             while digests := [*self._waiting][:BATCH]:
                 await self._ask({digest: self._waiting.pop(digest) for digest in digests})
+                give_up_if_cancelled()
 
     async def _ask(self, batch: dict[bytes, list[asyncio.Future[None]]]) -> None:
         try:

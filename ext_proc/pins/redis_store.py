@@ -26,6 +26,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from homing.core.journal import Word
 from homing.ext_proc.pins.counts import Peer, PinCounts, Why
+from homing.ext_proc.pins.first_sight import give_up_if_cancelled
 from homing.ext_proc.pins.knowledge import Knowledge, note_again
 from homing.ext_proc.pins.message import MAX_BYTES, MalformedMessageError, Message, decode, decode_word, encode
 from homing.ext_proc.pins.redis_url import Client, Pipeline
@@ -71,6 +72,7 @@ class RedisStore:
         """Until cancelled."""
         while True:
             done = await self.round()
+            give_up_if_cancelled()
             busy = len(self._journal) > 0 or self._journal.lost
             await asyncio.sleep(RETRY_S if not done else INTERVAL_S / 10 if busy else INTERVAL_S)
 

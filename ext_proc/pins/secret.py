@@ -38,6 +38,10 @@ class SharedSecret:
         """What siblings show each other."""
         return self._derived(b"siblings").hex()[:64]
 
+    def texts(self) -> bytes:
+        """The key that texts of sessions are encrypted with: 32 bytes."""
+        return self._derived(b"texts")[:32]
+
     def namespace(self) -> str:
         """Keeps installations apart that use one Redis. Tells nothing of the secret."""
         return self._derived(b"namespace").hex()[:16]

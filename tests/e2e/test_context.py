@@ -14,6 +14,7 @@ import pytest
 from e2e.echo import Echo, echo
 from e2e.stack import SimulatedPool, StaticStack, static_stack, until
 from published_templates import published
+from redis_server import RedisServer
 
 pytestmark = pytest.mark.e2e
 
@@ -173,7 +174,10 @@ def test_tenants_are_apart_and_their_pool_fails_closed_while_others_go_on(work: 
     for picker in stack.picker_http:
         stack.processes.kill(picker)
         stack.start_picker(picker)
-    until(lambda: work.send("apart", USER).status_code == 200, what="the pickers to be back")
+    until(lambda: stack.pickers_in_service() == len(stack.picker_http), what="the pickers to be back")
+    assert work.send("apart", USER).status_code == 200
+    for pool in ("repaired", "engine"):
+        until(lambda pool=pool: "x-homing-repairs" in work.send(pool, SYSTEM, USER).headers, what="their records")
 
 
 def test_the_prompt_of_every_repaired_request_is_looked_at_after_its_end(work: Work) -> None:
@@ -201,3 +205,30 @@ def test_a_template_that_only_the_engine_has_is_asked_of_the_engine(work: Work) 
 
     until(found, what="the proof")
     assert work.stack.metric("homing_context_incomplete_total", pool="asked") == 0
+
+
+def test_a_picker_that_takes_over_knows_what_the_session_had_said(short_directory: Path) -> None:
+    secret = short_directory / "secret"
+    secret.write_text("a secret of the pickers' own")
+    redis = RedisServer(short_directory / "redis").start()
+    try:
+        with echo() as replica:
+            settings: dict[str, object] = {"template": {"source": "none"}, "repair": {"lost_system": "restore"}}
+            pool = SimulatedPool("only", "only", 1, ports=(replica.port,), settings=settings)
+            extra: dict[str, object] = {"sessions": {"pins": redis.url, "secret": f"file:{secret}"}}
+            with static_stack(short_directory / "takeover", (pool,), extra) as stack:
+                work = Work(stack, replica)
+                work.send("only", SYSTEM, USER)
+                until(lambda: ":said:" in redis.command("KEYS", "*:said:*"), what="the text in Redis")
+                stack.processes.kill("picker")
+                until(lambda: stack.pickers_in_service() == 1, what="Envoy to know")
+
+                # an answer of Redis that takes more than 5 ms counts from the next turn on
+                def restored() -> bool:
+                    return work.send("only", USER, ANSWER, USER).headers.get("x-homing-repairs") == "restore_system"
+
+                until(restored, what="the text to be back")
+                assert work.arrived["messages"] == [SYSTEM, USER, ANSWER, USER]
+                assert stack.metric("homing_system_texts_read_total", "standby") == 1
+    finally:
+        redis.kill()

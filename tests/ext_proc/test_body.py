@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Awaitable
 
 import pytest
 
@@ -14,6 +15,7 @@ from homing.core.placement.load import Load
 from homing.core.session import Homes
 from homing.core.template.record import Capabilities, Fate
 from homing.ext_proc.events import BodyAnswer, Reject, RequestHeadersReceived
+from homing.ext_proc.exchange import Reading
 from homing.ext_proc.picker import Picker
 from homing.ext_proc.proof import Offer
 from homing.ext_proc.routed import RoutedRequest
@@ -298,3 +300,25 @@ def test_which_settings_cost_the_reading_of_a_body(
     picking = Picking(record, **settings)
     picking.chance = 0.0 if in_sample else 0.99
     assert picking.route().want_body is read
+
+
+async def test_a_session_that_another_picker_knows_is_read_before_it_is_judged():
+    knowing, taking_over = (Picking(CLEAN, repair={"lost_system": "restore"}) for _ in range(2))
+    knowing.send(SYSTEM, USER)
+
+    def first_sight(digest: bytes) -> Awaitable[object]:
+        async def read() -> None:
+            bodies = taking_over.picker.bodies
+            bodies.sessions.absorb(digest, knowing.picker.bodies.sessions.get(digest, 0.0), 0.0)
+
+        return read()
+
+    taking_over.picker.bodies.first_sight = first_sight
+    body = json.dumps({"messages": [USER, ANSWER, USER]}).encode()
+    reading = taking_over.route().rewrite(body)
+    assert isinstance(reading, Reading)
+    await reading.wait
+    answer = reading.resume()
+    assert isinstance(answer, BodyAnswer)
+    assert json.loads(answer.body or b"")["messages"] == [SYSTEM, USER, ANSWER, USER]
+    assert isinstance(taking_over.route().rewrite(body), BodyAnswer), "asked once"

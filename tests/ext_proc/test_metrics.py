@@ -85,6 +85,7 @@ class Exporting:
         self.picker.counts.complete["p"] += 1
         self.picker.counts.incomplete["p", "lost"] += 1
         self.picker.counts.unchecked["queue"] += 1
+        self.picker.counts.texts_read["found"] += 1
         self.picker.violated(Stage.FRESH, ANY_EVENT)
         self.picker.adopt(Fleet((Pool("p", "served", ("alias",), replicas=(REPLICAS[0], Replica("c", "10.0.0.3:1"))),)))
         self.picker.finished(Outcome("p", "c", 200, 0.3, 1.0, 2, "hash", ref))
@@ -208,6 +209,7 @@ def test_docs_and_code_agree_on_the_values_of_labels():
     assert documented_values("homing_system_texts_total", "outcome") == set(Finding)
     assert documented_values("homing_context_incomplete_total", "reason") == set(Incomplete)
     assert documented_values("homing_context_unchecked_total", "reason") == set(Unchecked)
+    assert documented_values("homing_system_texts_read_total", "outcome") == set(Read)
 
 
 def test_a_rewritten_alias_counts_nothing_as_refused(exporting: Exporting):
