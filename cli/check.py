@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import click
@@ -40,27 +40,34 @@ class Report:
     templates: tuple[TemplateSummary, ...] = ()
     pins: str = ""
     """memory or redis: where the homes of sessions are kept. Nothing of the URL."""
+    drift: tuple[str, ...] = ()
+    """Where a running Envoy differs from the file."""
 
 
 @click.command()
 @config_option
 @click.option("--engine", "engines", is_flag=True, help="Ask the engines what their chat templates do.")
+@click.option("--envoy-admin", metavar="URL", help="Say where the Envoy with this admin interface differs.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.pass_context
-def command(ctx: click.Context, config_path: str, engines: bool, as_json: bool) -> None:
+def command(ctx: click.Context, config_path: str, engines: bool, envoy_admin: str | None, as_json: bool) -> None:
     """Validate the file. Exit 0 with a summary, or 2 with every problem: line, key, found, allowed.
 
-    Chat templates in files are probed, those of engines with --engine: exit 1 when one cannot be had.
+    Chat templates in files are probed, those of engines with --engine: exit 1 when one cannot be had, or when the
+    Envoy at --envoy-admin differs from the file.
     """
     try:
-        report = summary(config_path, load(config_path), engines)
+        config = load(config_path)
+        report = summary(config_path, config, engines)
     except InvalidConfig as e:
         if not as_json:
             raise
         click.echo(encoded(Report(config_path, False, e.problems, (), {})))
         ctx.exit(e.exit_code)
+    if envoy_admin is not None:
+        report = replace(report, drift=drift(config, envoy_admin))
     click.echo(encoded(report) if as_json else in_words(report))
-    if any(template.trouble for template in report.templates):
+    if report.drift or any(template.trouble for template in report.templates):
         ctx.exit(1)
 
 
@@ -76,6 +83,17 @@ def summary(path: str, config: Config, engines: bool) -> Report:
     pins = "memory" if config.sessions.pins == "memory" else "redis"
     found = asyncio.run(templates(config, Path(path), engines))
     return Report(path, True, (), pools, {name: str(address) for name, address in listeners.items()}, found, pins)
+
+
+def drift(config: Config, admin: str) -> tuple[str, ...]:
+    """Raises click.ClickException when Envoy does not answer."""
+    from homing.control.drift import DriftError, ask, drifts
+    from homing.control.envoy_config import filter_names
+
+    try:
+        return drifts(config.fleet(), filter_names(), ask(admin if "//" in admin else f"http://{admin}"))
+    except DriftError as error:
+        raise click.ClickException(str(error)) from None
 
 
 def encoded(report: Report) -> str:
@@ -95,6 +113,7 @@ def in_words(report: Report) -> str:
         lines += templates.get(pool.id, [])
     lines += [f"  {name} on {address}" for name, address in report.listeners.items()]
     lines.append(PINS[report.pins])
+    lines += [f"  Envoy differs: {line}" for line in report.drift]
     return "\n".join(lines)
 
 

@@ -203,7 +203,7 @@ def render(
             cookie=config.sessions.cookie,
             engine_sessions=config.sessions.sagemaker == "engine",
             expose_decisions=config.expose_decisions,
-            filter_names=_filter_names(),
+            filter_names=filter_names(),
             health=config.health,
             isolated=_isolated(config),
             listen=config.listen,
@@ -250,7 +250,8 @@ def _as_json(value: object) -> str:
 
 
 @cache
-def _filter_names() -> tuple[str, ...]:
+def filter_names() -> tuple[str, ...]:
+    """Of homing's filters, in their order."""
     text = files("homing").joinpath("envoy", "filters.yaml.j2").read_text()
     return tuple(re.findall(r"^- name: (\S+)$", text, re.MULTILINE))
 

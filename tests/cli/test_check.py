@@ -86,6 +86,7 @@ def test_a_good_file_as_json(check):
         },
         "templates": [],
         "pins": "memory",
+        "drift": [],
     }
 
 
