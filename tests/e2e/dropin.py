@@ -144,6 +144,14 @@ class DropIn:
                 assert key in ("timeout", "idle_timeout")
                 yield Set(route["route"], key, value)
 
+    def isolated_routes(self, pasted: Pasted) -> Iterator[Set | Insert]:
+        """All of them here: the test's file isolates every pool."""
+        _, _, host = self._serving()
+        assert pasted.value.keys() == {"typed_per_filter_config"}
+        for route in filter(self._leads_to_a_pool, host["routes"]):
+            filters = route.get("typed_per_filter_config", {})
+            yield Set(route, "typed_per_filter_config", {**filters, **pasted.value["typed_per_filter_config"]})
+
     def routes(self, pasted: Pasted) -> Iterator[Set | Insert]:
         _, _, host = self._serving()
         others = [route for route in host["routes"] if not self._leads_to_a_pool(route)]
@@ -190,6 +198,7 @@ PLACES: dict[str, Callable[[DropIn, Pasted], Iterator[Set | Insert]]] = {
     "the virtual host of the models: add the keys; to response_headers_to_add and typed_per_filter_config append,"
     " other keys that stand there replace": DropIn.models_host,
     "the `route:` of each route that leads to a pool: add the keys, replace timeout and idle_timeout": DropIn.route,
+    "each route that leads to a pool with isolation: add the key, merge with what stands there": DropIn.isolated_routes,
     "the routes of the virtual host of the models: replace those that lead to a pool, append to all others": (
         DropIn.routes
     ),

@@ -46,8 +46,12 @@ class Bench:
 
 @pytest.fixture(params=[PLAIN, TLS, STRICT_DNS], ids=lambda stranger: stranger.file.removesuffix(".yaml"))
 def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Bench:
-    stranger: Stranger = request.param
+    return bench_of(request.param, tmp_path)
+
+
+def bench_of(stranger: Stranger, tmp_path: Path, *, isolated: bool = False) -> Bench:
     write_certificate(tmp_path)
+    settings: dict[str, object] = {"isolation": {"cache_salt": "tenant"}} if isolated else {}
     names = [r for pool in stranger.pools for r in replica_ids(pool)]
     ports = {"listen": 18080, "admin": 19901, **{name: 18000 + i for i, name in enumerate(names)}}
     file = tmp_path / "homing.yaml"
@@ -55,11 +59,13 @@ def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Bench:
         pool.id: {
             "served_name": pool.served_name,
             "hash": pool.hash,
+            **settings,
             "replicas": [{"id": r, "address": f"{stranger.replica_host}:{ports[r]}"} for r in replica_ids(pool)],
         }
         for pool in stranger.pools
     }
-    file.write_text(json.dumps({"pools": pools}))
+    tenants = {"tenants": {"header": "x-tenant", "trusted": True}} if isolated else {}
+    file.write_text(json.dumps({"pools": pools, **tenants}))
     wiring = ["--picker", "unix:/run/homing/picker.sock", "--standby", "unix:/run/homing/standby.sock"]
     result = CliRunner().invoke(main, ["render", "envoy", "-c", str(file), "--all-fragments", *wiring])
     assert result.exit_code == 0, result.output
@@ -83,6 +89,14 @@ def test_each_fragment_alone_is_valid(bench: Bench) -> None:
 
 def test_the_minimal_set_is_valid(bench: Bench) -> None:
     assert bench.problems(*bench.stranger.minimal()) == ""
+
+
+def test_pools_that_are_isolated_fail_closed_on_routes_of_your_own(tmp_path: Path) -> None:
+    bench = bench_of(PLAIN, tmp_path, isolated=True)
+    assert set(bench.fragments) == {*COMMON, "isolation", *(f"cluster:{pool.id}" for pool in PLAIN.pools)}
+    for names in ((*PLAIN.minimal(), "isolation"), tuple(name for name in bench.fragments if name != "routes")):
+        assert bench.problems(*names) == ""
+        assert "failure_mode_allow: false" in bench.with_fragments(*names).text()
 
 
 def test_all_fragments_are_valid_and_taken_out_in_any_order_leave_the_original(bench: Bench) -> None:
