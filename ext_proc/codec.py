@@ -38,6 +38,8 @@ OVERWRITE = HeaderValueOption.OVERWRITE_IF_EXISTS_OR_ADD
 METADATA = "homing"
 ATTRIBUTES = "envoy.filters.http.ext_proc"
 CLUSTER = "xds.cluster_name"
+SUBSET_HINT = "envoy.lb.subset_hint"
+SUBSET = "x-gateway-destination-endpoint-subset"
 REPLICA = "xds.upstream_host_metadata.filter_metadata['envoy.lb']['hash_key']"
 LEARN = "request.headers['x-homing-learn']"
 
@@ -56,7 +58,8 @@ def decode(data: bytes) -> Event:
     if kind == "request_headers":
         received = message.request_headers
         headers, cluster = _headers(received), _attribute(message, CLUSTER)
-        return RequestHeadersReceived(headers, _model(message), cluster or None, has_body=not received.end_of_stream)
+        body = not received.end_of_stream
+        return RequestHeadersReceived(headers, _model(message), cluster or None, body, _subset(message))
     if kind == "request_body":
         return RequestBodyReceived(message.request_body.body)
     if kind == "response_trailers":
@@ -141,6 +144,16 @@ def _model(message: ProcessingRequest) -> str | None:
     value = message.metadata_context.filter_metadata[METADATA].fields["model"]
     name: str = value.string_value
     return name if name or value.WhichOneof("kind") else None
+
+
+def _subset(message: ProcessingRequest) -> frozenset[str] | None:
+    """The endpoint picker protocol's hint (Gateway API Inference Extension, proposal 004): a list, or a text."""
+    metadata = message.metadata_context.filter_metadata
+    if SUBSET_HINT not in metadata or SUBSET not in metadata[SUBSET_HINT].fields:
+        return None
+    value = metadata[SUBSET_HINT].fields[SUBSET]
+    listed = [item.string_value for item in value.list_value.values] or value.string_value.split(",")
+    return frozenset(address for item in listed if (address := item.strip()))
 
 
 def _attribute(message: ProcessingRequest, name: str) -> str:

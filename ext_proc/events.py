@@ -16,12 +16,13 @@ SetHeaders = tuple[tuple[str, bytes], ...]
 class RequestHeadersReceived:
     """The request's headers, lower-case, the first of equal names, as Envoy's %REQ()% has it. `model`: what Envoy
     found in the body, if anything. `cluster`: where the route leads, None where it answers by itself. `has_body`: more
-    than headers is to come."""
+    than headers is to come. `subset`: the only addresses that a hop before Envoy's filter allows."""
 
     headers: Headers
     model: str | None
     cluster: str | None = None
     has_body: bool = True
+    subset: frozenset[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from homing.core.placement.load import Place
 from homing.core.placement.pools import EMPTY, CompiledFleet, CompiledPool
 from homing.core.prefix.prompt import Prompt
 from homing.core.session import KEY_ID_BYTES, SessionKey
-from homing.ext_proc.body import Bodies
+from homing.ext_proc.body import Bodies, Work
 from homing.ext_proc.events import Event, Headers, Reject, RequestHeadersReceived, ResponseHeadersReceived, SetHeaders
 from homing.ext_proc.exchange import Reading, Stage
 from homing.ext_proc.identity import NO_SEALS, Caller, Identity, Seals
@@ -185,6 +185,8 @@ class Picker:
         if request.has_body and not work.plan.observes and (refusal := self._overloaded(pool)) is not None:
             return refusal
         cookie = caller.cookie
+        if request.subset is not None and not work.plan.observes:
+            return self._within(pool, request, key, work, closing)
         learns = (lesson(SESSION, key.tenant),) if LEARN in headers else ()
         if key.session and request.has_body and path.partition(b"?")[0].endswith(responses.PATH):
             return ResponsesRequest(self, pool, request.model, key, given, work, closing, expires, learns, cookie)
@@ -292,6 +294,24 @@ class Picker:
         """Whether a request without a session is worth its body: one that has a conversation in it."""
         path = request.headers.get(":path", b"").partition(b"?")[0]
         return self._recognises and request.has_body and path.endswith(CONVERSATION_PATHS)
+
+    def _within(
+        self,
+        pool: CompiledPool,
+        request: RequestHeadersReceived,
+        key: SessionKey,
+        work: Work,
+        closing: SessionKey | None,
+    ) -> RoutedRequest | Reject:
+        """A hop before us allows only some addresses: placed by the headers alone, and nowhere else."""
+        given, size_bytes = "x-homing-given" in request.headers, _length(request.headers)
+        arrival = Arrival(key, given, size_bytes, pool.adapter(request.model), request.subset)
+        decision = self.placer.place(pool, arrival, self._clock()) if key.session else None
+        self._begin(pool, decision)
+        if decision is None:
+            self.counts.rejected["subset"] += 1
+            return Reject(503, "None of the endpoints that may serve this request is fit to.")
+        return RoutedRequest(self, pool, decision, request.model, key, work, closing)
 
     def _overloaded(self, pool: CompiledPool) -> Reject | None:
         """Where the file asks for it, and every replica has more waiting than it allows."""

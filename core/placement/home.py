@@ -358,7 +358,7 @@ class Placer:
         session: bytes | None = None,
     ) -> Decision:
         pool_id, target = pool.pool.id, there.replica
-        heir = self._heir(pool, target, text)
+        heir = self._heir(pool, target, asked, text)
         if session is not None and asked.home is not None:  # known by its history
             # its id is a new one with every turn: nobody will ask for this one
             self.load.meter((pool_id, target.id)).activity.grown(asked.tokens, asked.home_size, now)
@@ -397,9 +397,13 @@ class Placer:
         if home is not None and last is not None:
             self.load.meter((pool_id, home)).activity.left(last, now)
 
-    def _heir(self, pool: CompiledPool, target: Replica, text: bytes) -> Replica | None:
+    def _heir(self, pool: CompiledPool, target: Replica, asked: Asked, text: bytes) -> Replica | None:
         """Where a retry goes, and the session with it if its home is dead: the next on the hash."""
         for candidate in pool.walk(text):
-            if candidate.address != target.address and candidate.takes_new_sessions:
+            if (
+                candidate.address != target.address
+                and candidate.takes_new_sessions
+                and filters.fit(asked, There(candidate))
+            ):
                 return candidate
         return None

@@ -263,3 +263,23 @@ def test_headers_are_written_as_protobuf_writes_them(set_headers: list[tuple[str
         option.header.key, option.header.raw_value = key, value
         option.append_action = HeaderValueOption.OVERWRITE_IF_EXISTS_OR_ADD
     assert encode(HeadersAnswer(tuple(set_headers))) == response.SerializeToString()
+
+
+@pytest.mark.parametrize(
+    ("hint", "expected"),
+    [
+        (None, None),
+        ("a:1, b:2", frozenset({"a:1", "b:2"})),
+        (["a:1", "b:2"], frozenset({"a:1", "b:2"})),
+        ("", frozenset()),
+    ],
+)
+def test_the_subset_hint_is_a_list_or_a_text_with_commas(hint: object, expected: frozenset[str] | None):
+    message = ProcessingRequest()
+    message.request_headers.SetInParent()
+    if hint is not None:
+        fields = message.metadata_context.filter_metadata["envoy.lb.subset_hint"]
+        fields.update({"x-gateway-destination-endpoint-subset": hint})
+    event = decode(message.SerializeToString())
+    assert isinstance(event, RequestHeadersReceived)
+    assert event.subset == expected

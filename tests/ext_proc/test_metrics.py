@@ -205,7 +205,13 @@ def test_docs_and_code_agree_on_the_values_of_labels():
     assert documented_values("homing_pins_read_total", "outcome") == set(Read)
     assert documented_values("homing_kv_batches_total", "outcome") == set(Fate)
     assert documented_values("homing_prompts_learned_total", "outcome") == set(Learning)
-    assert documented_values("homing_rejected_total", "reason") == {"hint", "context_length", "overload", "session"}
+    assert documented_values("homing_rejected_total", "reason") == {
+        "hint",
+        "context_length",
+        "overload",
+        "subset",
+        "session",
+    }
     assert documented_values("homing_system_texts_total", "outcome") == set(Finding)
     assert documented_values("homing_context_incomplete_total", "reason") == set(Incomplete)
     assert documented_values("homing_context_unchecked_total", "reason") == set(Unchecked)

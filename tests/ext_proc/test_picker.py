@@ -10,7 +10,7 @@ from picking import FLEET, OTHER, POOL, REPLICAS, TABLE, Picking, dead, home
 from homing.core.config import parse
 from homing.core.fleet import Fleet
 from homing.ext_proc.events import BodyAnswer, HeadersAnswer, Reject, RequestBodyReceived, RequestHeadersReceived
-from homing.ext_proc.exchange import Exchange, Stage
+from homing.ext_proc.exchange import Exchange, Reading, Stage
 from homing.ext_proc.picker import Picker
 
 
@@ -281,3 +281,25 @@ def test_a_lora_adapter_is_a_model_and_goes_where_it_is_loaded():
         assert not routed.want_body, "vLLM knows the name itself"
         told = dict(routed.set_headers)["x-gateway-destination-endpoint"].split(b",")[0]
         assert told == REPLICAS[2].address.encode()
+
+
+def test_a_subset_is_kept_to_by_the_choice_and_by_who_is_tried_next(picking: Picking):
+    allowed = frozenset((REPLICAS[0].address, REPLICAS[2].address))
+    headers = {"x-session-id": b"s", "x-homing-key": b"/s", ":path": b"/v1/chat/completions"}
+    for i in range(10):
+        named = headers | {"x-session-id": b"s%d" % i, "x-homing-key": b"/s%d" % i, "x-homing-given": b"1"}
+        for request in (headers, named):
+            routed = picking.picker.route(RequestHeadersReceived(request, "served", subset=allowed))
+            assert not isinstance(routed, Reject | Reading)
+            told = dict(routed.set_headers)["x-gateway-destination-endpoint"].decode().split(",")
+            assert set(told) == allowed
+
+
+@pytest.mark.parametrize("subset", [frozenset(), frozenset({"10.9.9.9:1"})])
+def test_a_subset_without_a_fit_address_is_refused(picking: Picking, subset: frozenset[str]):
+    headers = {"x-session-id": b"s", "x-homing-key": b"/s", "x-homing-given": b"1"}
+    refused = picking.picker.route(RequestHeadersReceived(headers, "served", subset=subset))
+    assert isinstance(refused, Reject)
+    assert refused.status == 503
+    assert picking.picker.counts.rejected == {"subset": 1}
+    assert picking.in_flight() == {}
