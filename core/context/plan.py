@@ -3,7 +3,7 @@ bodies have to be read at all."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 import xxhash
@@ -38,6 +38,18 @@ class Plan:
     budget: Budget | None = None
     lost_system: LostSystem = "off"
     salted: bool = False
+    needs: frozenset[Need] = field(init=False, compare=False)
+    """Empty where no body is read but to rewrite an alias, or to place a request that names no session."""
+
+    def __post_init__(self) -> None:
+        """Once, not for every request."""
+        wanted = {
+            Need.SALT: self.salted,
+            Need.REPAIR: self.repairs is not None and self.share > 0,
+            Need.BUDGET: self.budget is not None,
+            Need.LOST_SYSTEM: self.lost_system != "off",
+        }
+        object.__setattr__(self, "needs", frozenset(need for need, is_so in wanted.items() if is_so))
 
     @classmethod
     def of(cls, pool: PoolConfig, record: Capabilities | None) -> Plan:
@@ -49,17 +61,6 @@ class Plan:
         context = pool.context
         budget = Budget(context.max_tokens, context.over == "trim") if context.max_tokens else None
         return cls(pool.mode, repairs or None, pool.repair.percent / 100, budget, pool.repair.lost_system, salted)
-
-    @property
-    def needs(self) -> frozenset[Need]:
-        """Empty where no body is read but to rewrite an alias, or to place a request that names no session."""
-        wanted = {
-            Need.SALT: self.salted,
-            Need.REPAIR: self.repairs is not None and self.share > 0,
-            Need.BUDGET: self.budget is not None,
-            Need.LOST_SYSTEM: self.lost_system != "off",
-        }
-        return frozenset(need for need, is_so in wanted.items() if is_so)
 
     def looks_for_lost(self, session: bytes) -> bool:
         """Whether a session's turns are compared, by its key."""
