@@ -103,6 +103,21 @@ async def test_a_replica_that_dies_loses_its_sessions_once_and_gets_them_not_bac
     assert up.moved <= before.count("a")
 
 
+async def test_a_replica_that_restarts_between_two_probes_is_another_process(up: Up) -> None:
+    def epoch() -> int:
+        (pool,) = up.api_json("/api/fleet")["pools"]
+        return next(r["epoch"] for r in pool["replicas"] if r["id"] == "a")
+
+    await up.turns()
+    await eventually(lambda: epoch() > 0, "the process to be known")
+    before = epoch()
+    async with up.under_load():
+        os.kill(up.child("--id a"), signal.SIGKILL)
+        await eventually(lambda: epoch() > before, "the other process to be noticed")
+        await eventually(lambda: up.state("a") == "ready", "a to be back")
+    assert "replica a of pool p is another process than before: it is cold" in up.processes.log("up")
+
+
 async def test_all_replicas_restart_one_after_the_other(up: Up) -> None:
     await up.turns()
     expected = 0
