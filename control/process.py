@@ -92,7 +92,7 @@ async def run(config: Config, options: Options, resources: Resources) -> None:
     drains.restore(saved.drains)
 
     def waiting() -> tuple[str, ...]:
-        probed, told = watch.prober.settled.is_set(), telling.done.is_set()
+        probed, told = watch.begun.is_set(), telling.done.is_set()
         return (() if probed else ("the first round of probes",)) + (() if told else ("the first rollout",))
 
     members = membership, drains, census, registrations, sources, audit

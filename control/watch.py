@@ -49,6 +49,8 @@ class FleetWatch:
         self.prober = Prober(membership, self._probe, random, proving)
         self._finder = Finder(path, random)
         self.templates = TemplateProber(membership, self._finder, random)
+        self.begun = asyncio.Event()
+        """Set once the first round of probes is over, or has had its time."""
         self._before_probes = before_probes
 
     def reload(self) -> None:
@@ -67,6 +69,7 @@ class FleetWatch:
             with contextlib.suppress(TimeoutError):  # one replica that hangs delays nobody
                 async with asyncio.timeout(SETTLE_S):
                     await self.prober.settled.wait()
+            self.begun.set()
             tasks.create_task(self.reloader.run())
             tasks.create_task(self.templates.run())
             serial, view = self.membership.views.serial, self.membership.view

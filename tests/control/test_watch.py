@@ -65,5 +65,7 @@ async def test_one_replica_that_hangs_delays_nobody(tmp_path, homing_yaml, repli
     watch = FleetWatch(path, membership, Random(1), proving=proving)
     background(watch.run(lambda config, fleet: calls.append([r.healthy for r in fleet.pools[0].replicas])))
     await until(lambda: calls == [[False, True]])
+    assert watch.begun.is_set()
+    assert not watch.prober.settled.is_set()
     hung.set()
     await until(lambda: calls[-1] == [True, True])
