@@ -22,6 +22,7 @@ _NAMED = re.compile(rb"/v1/responses/([A-Za-z0-9_-]{1,128})(?:/(?:cancel|input_i
 # Quotes within JSON's strings are escaped, so a text cannot pass for a member.
 _ID = re.compile(rb'"id"\s*:\s*"(resp_[A-Za-z0-9_-]{1,128})"')
 _TAG = b"\1response\1"  # no header holds such bytes, so no session's id is ever taken for a response's
+_ANYONES_TAG = b"\1somebody's response\1"
 
 
 class _Body(msgspec.Struct):
@@ -43,6 +44,11 @@ class Asked:
 def key(tenant: bytes, response_id: bytes) -> SessionKey:
     """A response as a session of its tenant. It has no text: Envoy's hash knows nothing of it."""
     return SessionKey(tenant, _TAG + response_id, b"")
+
+
+def anyones(response_id: bytes) -> SessionKey:
+    """A response whoever it belongs to: says that it is somebody's."""
+    return SessionKey(b"", _ANYONES_TAG + response_id, b"")
 
 
 def named_by(path: bytes) -> bytes | None:

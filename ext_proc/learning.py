@@ -24,6 +24,8 @@ class Memory(Protocol):
 
     def remember(self, pool_id: str, key: SessionKey, replica_id: str) -> None: ...
 
+    def remember_response(self, pool_id: str, tenant: bytes, response_id: bytes, replica_id: str) -> None: ...
+
     def forget(self, pool_id: str, key: SessionKey) -> None: ...
 
 
@@ -75,6 +77,6 @@ class ResponseLearner:
         self._head += piece[: responses.HEAD_BYTES]
         response_id = responses.id_in(self._head)
         if response_id is not None:
-            key = responses.key(self._tenant, response_id)
-            self._memory.remember(self._answer.cluster, key, self._answer.replica)
+            answer = self._answer
+            self._memory.remember_response(answer.cluster, self._tenant, response_id, answer.replica)
         return response_id is not None or len(self._head) >= responses.HEAD_BYTES

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Protocol
@@ -18,6 +18,7 @@ from homing.core.fleet import Fleet
 from homing.core.history import Said, header_safe, read
 from homing.core.placement.counters import Counters
 from homing.core.placement.home import Arrival, Decision, Placer, Ref
+from homing.core.placement.kept import Kept
 from homing.core.placement.load import Place
 from homing.core.placement.pools import EMPTY, CompiledFleet, CompiledPool
 from homing.core.prefix.prompt import Prompt
@@ -89,6 +90,7 @@ class Picker:
         self.fleet = EMPTY
         self.version: str | None = None
         self.identity = identity or Identity(clock, bytes)  # without seals it asks neither
+        self.kept = Kept(placer, lambda: self.identity.tenant_header is not None)
         self.first_sight: FirstSight | None = None
         """Where there is a store that may know a session that this picker does not."""
         self._clock = clock
@@ -209,6 +211,10 @@ class Picker:
         self.counts.learned[pool_id] += 1
         self.placer.remember(pool_id, key, replica_id, self._clock())
 
+    def remember_response(self, pool_id: str, tenant: bytes, response_id: bytes, replica_id: str) -> None:
+        self.counts.learned[pool_id] += 1
+        self.kept.remember(pool_id, tenant, response_id, replica_id, self._clock())
+
     def forget(self, pool_id: str, key: SessionKey) -> None:
         if self.placer.forget(pool_id, key, self._clock()):
             self.counts.closed["engine"] += 1
@@ -225,12 +231,19 @@ class Picker:
 
     def place_after(self, pool: CompiledPool, key: SessionKey, given: bool, previous: bytes) -> Decision | None:
         now = self._clock()
-        holder = self.placer.holder(pool, responses.key(key.tenant, previous), now)
+        holder = self.kept.holder(pool, key.tenant, previous, now)
         if holder is None:
             return None
         decision = self.placer.place_with(pool, Arrival(key, given), holder, now)
         self._begin(pool, decision)
         return decision
+
+    def refusal(self, pools: Iterable[CompiledPool], tenant: bytes, response_id: bytes) -> Reject | None:
+        """Of what is another tenant's, in the engine's words: nobody learns that it exists."""
+        if not self.kept.anothers(pools, tenant, response_id, self._clock()):
+            return None
+        self.counts.rejected["response"] += 1
+        return Reject(404, f"Response with id '{response_id.decode('latin-1')}' not found.")
 
     def place_said(
         self, pool: CompiledPool, key: SessionKey, said: Said, size_bytes: int, adapter: str | None
@@ -271,13 +284,15 @@ class Picker:
 
     def _visit(
         self, pool: CompiledPool | None, key: SessionKey, response_id: bytes, closing: SessionKey | None
-    ) -> ResponseVisit:
+    ) -> ResponseVisit | Reject:
         """To the replica that has the response. An id that nobody knows is the engine's to refuse: the first pool's,
         where there are several."""
         pools = list(self.fleet.by_id.values()) if pool is None else [pool]
-        decision, now, named = None, self._clock(), responses.key(key.tenant, response_id)
+        decision, now = None, self._clock()
+        if (refusal := self.refusal(pools, key.tenant, response_id)) is not None:
+            return refusal
         for candidate in pools:
-            if (holder := self.placer.holder(candidate, named, now)) is not None:
+            if (holder := self.kept.holder(candidate, key.tenant, response_id, now)) is not None:
                 pool, decision = candidate, self.placer.visit(candidate, holder)
                 break
         pool = pool or next(iter(pools), None)

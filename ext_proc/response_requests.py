@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from homing.core import responses
@@ -11,13 +11,16 @@ from homing.core.placement.home import Decision
 from homing.core.placement.pools import CompiledPool
 from homing.core.session import SessionKey
 from homing.ext_proc.body import Work
-from homing.ext_proc.events import SetHeaders
+from homing.ext_proc.events import BodyAnswer, Reject, SetHeaders
 from homing.ext_proc.learning import RESPONSE, lesson
 from homing.ext_proc.routed import Desk, RoutedRequest, UnnamedRequest
 
 
 class ResponsesDesk(Desk, Protocol):
     """What a request for a response needs of its picker beside what all need."""
+
+    def refusal(self, pools: Iterable[CompiledPool], tenant: bytes, response_id: bytes) -> Reject | None:
+        """Of a response that is another tenant's."""
 
     def place_after(self, pool: CompiledPool, key: SessionKey, given: bool, previous: bytes) -> Decision | None:
         """Where the response `previous` is kept; None if that is not known."""
@@ -50,19 +53,26 @@ class ResponsesRequest(UnnamedRequest):
 
     def _named_in(self, body: bytes) -> SessionKey | None:
         """The response that it goes on from, else the session; one that the headers name was looked up before."""
-        try:
-            asked = responses.asked(body)
-        except NotAnObjectError:
-            return None
+        asked = self._asked(body)
         if asked.previous is not None:
             return responses.key(self._key.tenant, asked.previous)
         return None if self._given else super()._named_in(body)
 
-    def _place(self, pool: CompiledPool, body: bytes) -> tuple[SessionKey, Decision | None]:
+    def _rewrite(self, body: bytes) -> BodyAnswer | Reject:
+        assert self._pool is not None
+        previous = self._asked(body).previous
+        refusal = self._responses.refusal((self._pool,), self._key.tenant, previous) if previous is not None else None
+        return refusal or super()._rewrite(body)
+
+    @staticmethod
+    def _asked(body: bytes) -> responses.Asked:
         try:
-            asked = responses.asked(body)
+            return responses.asked(body)
         except NotAnObjectError:
-            asked = responses.Asked(kept=False)
+            return responses.Asked(kept=False)
+
+    def _place(self, pool: CompiledPool, body: bytes) -> tuple[SessionKey, Decision | None]:
+        asked = self._asked(body)
         if asked.kept:
             self._lesson = (lesson(RESPONSE, self._key.tenant),)
         if asked.previous is not None:

@@ -25,6 +25,9 @@ class FakeMemory:
     def remember(self, pool_id: str, key: SessionKey, replica_id: str) -> None:
         self.said.append(("remember", pool_id, key, replica_id))
 
+    def remember_response(self, pool_id: str, tenant: bytes, response_id: bytes, replica_id: str) -> None:
+        self.remember(pool_id, responses.key(tenant, response_id), replica_id)
+
     def forget(self, pool_id: str, key: SessionKey) -> None:
         self.said.append(("forget", pool_id, key, ""))
 

@@ -210,6 +210,7 @@ def test_docs_and_code_agree_on_the_values_of_labels():
         "context_length",
         "overload",
         "subset",
+        "response",
         "session",
     }
     assert documented_values("homing_system_texts_total", "outcome") == set(Finding)

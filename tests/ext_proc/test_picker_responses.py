@@ -10,8 +10,11 @@ from picking import FLEET, OTHER, POOL, REPLICAS, Picking, dead
 from homing.core import responses
 from homing.core.fleet import Fleet
 from homing.ext_proc.events import (
+    Answer,
     BodyAnswer,
     HeadersAnswer,
+    Later,
+    Reject,
     RequestBodyReceived,
     RequestHeadersReceived,
     ResponseBodyReceived,
@@ -27,17 +30,21 @@ def picking() -> Picking:
     return Picking(FLEET, tenant_header="x-tenant")
 
 
-def post(
-    picking: Picking, *, given: bool = False, tenant: bytes = b"", session: bytes = b"s", **body: object
-) -> dict[str, bytes]:
-    """The headers that Envoy is told."""
+def ask(picking: Picking, *, given: bool = False, tenant: bytes = b"", **body: object) -> Answer | Later:
+    """What Envoy is told when the body has come."""
     headers = {":path": PATH, "x-session-id": b"s", "x-homing-key": tenant + b"/s", "x-tenant": tenant}
     headers |= {"x-homing-given": b"1"} if given else {}
     exchange = Exchange(picking.picker)
     assert exchange.receive(RequestHeadersReceived(headers, "served")) == HeadersAnswer((), want_body=True)
     told = exchange.receive(RequestBodyReceived(json.dumps(body).encode()))
-    assert isinstance(told, BodyAnswer)
     exchange.close()
+    return told
+
+
+def post(picking: Picking, *, given: bool = False, tenant: bytes = b"", **body: object) -> dict[str, bytes]:
+    """The headers that Envoy is told."""
+    told = ask(picking, given=given, tenant=tenant, **body)
+    assert isinstance(told, BodyAnswer)
     return dict(told.set_headers)
 
 
@@ -48,10 +55,14 @@ def answered(picking: Picking, lesson: bytes, response_id: str, replica_id: str,
     assert exchange.over
 
 
-def get(picking: Picking, response_id: str, *, cluster: str | None = None, tenant: bytes = b"") -> HeadersAnswer:
+def visit(picking: Picking, response_id: str, *, cluster: str | None = None, tenant: bytes = b"") -> Answer | Later:
     headers = {":path": PATH + b"/" + response_id.encode(), "x-session-id": b"u", "x-homing-key": tenant + b"/u"}
     headers |= {"x-tenant": tenant}
-    answer = Exchange(picking.picker).receive(RequestHeadersReceived(headers, None, cluster, has_body=False))
+    return Exchange(picking.picker).receive(RequestHeadersReceived(headers, None, cluster, has_body=False))
+
+
+def get(picking: Picking, response_id: str, *, cluster: str | None = None, tenant: bytes = b"") -> HeadersAnswer:
+    answer = visit(picking, response_id, cluster=cluster, tenant=tenant)
     assert isinstance(answer, HeadersAnswer)
     return answer
 
@@ -128,8 +139,37 @@ def test_no_tenant_reaches_anothers_response(picking: Picking):
     answered(picking, post(picking, tenant=b"acme")["x-homing-learn"], "resp_1", "gpu-1")
     assert post(picking, tenant=b"acme", previous_response_id="resp_1")["x-homing-decision"] == b"response"
     for tenant in (b"", b"other", b"acme/"):
-        assert post(picking, tenant=tenant, previous_response_id="resp_1")["x-homing-decision"] == b"new"
-        assert "x-gateway-destination-endpoint" not in dict(get(picking, "resp_1", tenant=tenant).set_headers)
+        refused = Reject(404, "Response with id 'resp_1' not found.")
+        assert ask(picking, tenant=tenant, previous_response_id="resp_1") == refused
+        assert visit(picking, "resp_1", tenant=tenant) == refused
+        assert visit(picking, "resp_1", tenant=tenant, cluster="p") == refused
+    assert picking.picker.counts.rejected == {"response": 9}
+    assert post(picking, tenant=b"acme", previous_response_id="resp_1")["x-homing-decision"] == b"response"
+
+
+def test_that_a_response_is_anothers_is_known_as_long_as_it_is(picking: Picking):
+    answered(picking, post(picking, tenant=b"acme")["x-homing-learn"], "resp_1", "gpu-1")
+    picking.now = 60.0
+    get(picking, "resp_1", tenant=b"acme")
+    picking.now = 120.0
+    assert isinstance(visit(picking, "resp_1", tenant=b"other"), Reject)
+    picking.now = 170.0
+    assert isinstance(visit(picking, "resp_1", tenant=b"other"), HeadersAnswer), "nobody knows it any more"
+
+
+def test_a_response_that_two_tenants_have_is_each_ones_own(picking: Picking):
+    """Engines let clients choose ids."""
+    for tenant, replica in ((b"acme", "gpu-1"), (b"other", "gpu-2")):
+        answered(picking, post(picking, tenant=tenant)["x-homing-learn"], "resp_1", replica)
+    for tenant in (b"acme", b"other"):
+        assert post(picking, tenant=tenant, previous_response_id="resp_1")["x-homing-decision"] == b"response"
+
+
+def test_where_there_are_no_tenants_a_response_is_known_once():
+    picking = Picking(FLEET)
+    lesson, before = post(picking)["x-homing-learn"], len(picking.picker.placer.homes)
+    answered(picking, lesson, "resp_1", "gpu-1")
+    assert len(picking.picker.placer.homes) == before + 1
 
 
 def test_no_session_reaches_a_response_and_no_response_a_session(picking: Picking):
