@@ -6,9 +6,7 @@ Everything here is synchronous and runs on one event loop; the fleet is replaced
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Protocol
 
@@ -24,6 +22,7 @@ from homing.core.placement.pools import EMPTY, CompiledFleet, CompiledPool
 from homing.core.prefix.prompt import Prompt
 from homing.core.session import KEY_ID_BYTES, SessionKey
 from homing.ext_proc.body import Bodies, Work
+from homing.ext_proc.counts import Counts
 from homing.ext_proc.events import Event, Headers, Reject, RequestHeadersReceived, ResponseHeadersReceived, SetHeaders
 from homing.ext_proc.exchange import Reading, Stage
 from homing.ext_proc.identity import NO_SEALS, Caller, Identity, Seals
@@ -37,30 +36,6 @@ from homing.ext_proc.routed import NEW_SESSION, FirstSight, RoutedRequest, Unnam
 from homing.ext_proc.tokenizing import Sent
 
 CONVERSATION_PATHS = (b"/v1/chat/completions", b"/v1/messages", responses.PATH)
-
-
-@dataclass(slots=True)
-class Counts:
-    """What a picker counts, as plain numbers: read by `metrics`, written without locks on one loop."""
-
-    decisions: Counter[tuple[str, str]] = field(default_factory=Counter)  # (pool, reason)
-    odd_ids: Counter[str] = field(default_factory=Counter)  # kind
-    violations: Counter[str] = field(default_factory=Counter)  # stage
-    rejected: Counter[str] = field(default_factory=Counter)  # reason
-    outcomes: Counter[tuple[str, str, str]] = field(default_factory=Counter)  # (pool, replica, status class)
-    retried: Counter[str] = field(default_factory=Counter)  # pool
-    fallbacks: Counter[str] = field(default_factory=Counter)  # pool: requests that Envoy placed alone
-    keyless: Counter[str] = field(default_factory=Counter)  # what became of requests known by their history only
-    closed: Counter[str] = field(default_factory=Counter)  # by whom
-    learned: Counter[str] = field(default_factory=Counter)  # pool: places that an answer told
-    repairs: Counter[tuple[str, str]] = field(default_factory=Counter)  # (pool, repair)
-    observed_repairs: Counter[tuple[str, str]] = field(default_factory=Counter)  # (pool, repair), not made
-    system_texts: Counter[tuple[str, str]] = field(default_factory=Counter)  # (pool, finding)
-    complete: Counter[str] = field(default_factory=Counter)  # pool: prompts with every system text in them
-    incomplete: Counter[tuple[str, str]] = field(default_factory=Counter)  # (pool, reason)
-    unchecked: Counter[str] = field(default_factory=Counter)  # reason
-    texts_read: Counter[str] = field(default_factory=Counter)  # what came of asking Redis for them
-    rehomed: Counter[str] = field(default_factory=Counter)  # pool: homes corrected by an outcome
 
 
 class TtftSink(Protocol):
@@ -218,6 +193,7 @@ class Picker:
     def forget(self, pool_id: str, key: SessionKey) -> None:
         if self.placer.forget(pool_id, key, self._clock()):
             self.counts.closed["engine"] += 1
+        self._ended(key)
 
     def read(self, pool: CompiledPool, key: SessionKey, body: bytes) -> Said:
         if not self._recognises:
@@ -277,10 +253,17 @@ class Picker:
         if place is not None:
             self.placer.load.end(place)
         if closing is not None:
-            self.bodies.forget(closing)
-            self.models.forget(closing)
-        if closing is not None and self.placer.close(self.fleet.by_id.values(), closing, self._clock()):
-            self.counts.closed["client"] += 1
+            self.close(self.fleet.by_id.values(), closing, "client")
+
+    def close(self, pools: Iterable[CompiledPool], key: SessionKey, by: str) -> None:
+        """The session has ended in these pools: nothing of it is remembered."""
+        if self.placer.close(pools, key, self._clock()):
+            self.counts.closed[by] += 1
+        self._ended(key)
+
+    def _ended(self, key: SessionKey) -> None:
+        self.bodies.forget(key)
+        self.models.forget(key)
 
     def _visit(
         self, pool: CompiledPool | None, key: SessionKey, response_id: bytes, closing: SessionKey | None

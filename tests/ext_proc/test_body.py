@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 
 import pytest
 
@@ -12,7 +12,7 @@ from homing.core.config import parse
 from homing.core.fleet import Fleet, Pool, Replica
 from homing.core.placement.home import Placer
 from homing.core.placement.load import Load
-from homing.core.session import Homes
+from homing.core.session import Homes, SessionKey
 from homing.core.template.record import Capabilities, Fate
 from homing.ext_proc.events import BodyAnswer, Reject, RequestHeadersReceived
 from homing.ext_proc.exchange import Reading
@@ -226,7 +226,26 @@ def test_sessions_of_others_and_conversations_without_an_id_get_nothing_back():
     picking.send(SYSTEM, USER)
     for session in (b"other", None):
         assert picking.send(USER, ANSWER, USER, session=session)[0] == [USER, ANSWER, USER]
+
+
+def by_client(picking: Picking) -> None:
     picking.route(b"s", x_session_close=b"true").release()
+
+
+def by_api(picking: Picking) -> None:
+    picker = picking.picker
+    picker.close(picker.fleet.by_id.values(), picker.identity.key({"x-session-id": b"s", "x-homing-key": b"/s"}), "api")
+
+
+def by_engine(picking: Picking) -> None:
+    picking.picker.forget("p", SessionKey(b"", b"s", b""))
+
+
+@pytest.mark.parametrize("end", [by_client, by_api, by_engine])
+def test_a_session_that_has_ended_gets_nothing_back(end: Callable[[Picking], None]):
+    picking = Picking(CLEAN, repair={"lost_system": "restore"})
+    picking.send(SYSTEM, USER)
+    end(picking)
     assert picking.send(USER, ANSWER, USER)[0] == [USER, ANSWER, USER]
 
 

@@ -18,12 +18,13 @@ from homing.core.prefix.events import Stored
 from homing.core.prefix.index import Index
 from homing.core.prefix.prompt import Prompt
 from homing.core.session import Homes
+from homing.ext_proc.counts import Counts
 from homing.ext_proc.events import BodyAnswer, Event, Reject, RequestBodyReceived, RequestHeadersReceived
 from homing.ext_proc.exchange import Stage
 from homing.ext_proc.kv_source import Fate
 from homing.ext_proc.metrics import COUNTERS, PickerCollector, Ttft
 from homing.ext_proc.outcomes import Outcome
-from homing.ext_proc.picker import Counts, Picker
+from homing.ext_proc.picker import Picker
 from homing.ext_proc.pins import metrics as pins_metrics
 from homing.ext_proc.pins.counts import Peer, PinCounts, Read, Why
 from homing.ext_proc.prefix_metrics import PrefixCollector

@@ -13,7 +13,7 @@ from homing.core.context.proof import Case
 from homing.core.fleet import Pool
 from homing.core.template.probe import RefusedError
 from homing.ext_proc import proof as proving
-from homing.ext_proc.picker import Counts
+from homing.ext_proc.counts import Counts
 from homing.ext_proc.proof import Offer, Proof, Unchecked, UnprovableError
 
 PATH = b"/v1/chat/completions"

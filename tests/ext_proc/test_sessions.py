@@ -11,6 +11,7 @@ from picking import TABLE, Picking
 from starlette.applications import Starlette
 
 from homing.core.known import Known, KnownSessions
+from homing.core.session import SessionKey
 from homing.ext_proc.sessions import MAX_LISTED, routes
 
 
@@ -78,6 +79,14 @@ async def test_a_session_that_is_ended_is_forgotten(picking: Picking, client: ht
     assert (await asked(client, session="s")).sessions == ()
     assert (await asked(client, "DELETE", session="s")).sessions == ()
     assert picking.picker.counts.closed == {"api": 1}
+
+
+async def test_with_a_session_ends_what_is_remembered_of_its_texts(picking: Picking, client: httpx.AsyncClient):
+    bodies = picking.picker.bodies
+    for session in (b"s", b"t"):
+        bodies.sessions.put(SessionKey(b"", session, b"").digest("", bodies.secret), (), 0.0)
+    await asked(client, "DELETE", session="s")
+    assert len(bodies.sessions) == 1
 
 
 async def test_only_the_tenant_that_is_named_is_meant(picking: Picking, client: httpx.AsyncClient):
