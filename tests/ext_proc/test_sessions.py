@@ -83,6 +83,7 @@ async def test_a_session_that_is_ended_is_forgotten(picking: Picking, client: ht
 
 async def test_with_a_session_ends_what_is_remembered_of_its_texts(picking: Picking, client: httpx.AsyncClient):
     bodies = picking.picker.bodies
+    bodies.sessions.limit(100.0, 10)
     for session in (b"s", b"t"):
         bodies.sessions.put(SessionKey(b"", session, b"").digest("", bodies.secret), (), 0.0)
     await asked(client, "DELETE", session="s")
