@@ -39,7 +39,14 @@ def _folded(turns: Turns, start: int, alternates: bool) -> Turns:
     waiting: Turn | None = None
     for turn in turns[start:]:
         if turn.is_system:
-            waiting = _together(waiting, turn)
+            if texts(turn.content) == []:  # a text that is empty says nothing
+                continue
+            if waiting is not None and (both := joined(waiting.content, turn.content, turn.text_type)) is not None:
+                waiting = waiting.with_content(both)
+                continue
+            if waiting is not None:  # one of the two is neither text nor list: the engine's matter
+                _settle(folded, waiting, alternates)
+            waiting = turn
         elif waiting is None or turn.role == "tool":  # results stay with their calls
             folded.append(turn)
         elif (said := _with(turn, waiting.content)) is not None:
@@ -52,16 +59,6 @@ def _folded(turns: Turns, start: int, alternates: bool) -> Turns:
     if waiting is not None:
         _settle(folded, waiting, alternates)
     return folded
-
-
-def _together(waiting: Turn | None, turn: Turn) -> Turn | None:
-    """A text that is empty says nothing."""
-    if texts(turn.content) == []:
-        return waiting
-    if waiting is None:
-        return turn
-    both = joined(waiting.content, turn.content, turn.text_type)
-    return waiting if both is None else waiting.with_content(both)
 
 
 def _with(turn: Turn, system: msgspec.Raw) -> Turn | None:

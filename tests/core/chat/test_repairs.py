@@ -54,6 +54,7 @@ CASES = [
     Case("no system role, and nobody asks", NO_SYSTEM, says(("system", "r")), says(("user", "r")), (Repair.FOLD_SYSTEM,)),
     Case("no system role, an answer first", NO_SYSTEM, says(("system", "r"), ("assistant", "a"), ("user", "u")), says(("user", "r"), ("assistant", "a"), ("user", "u")), (Repair.FOLD_SYSTEM,)),
     Case("an empty system text says nothing", NO_SYSTEM, says(("system", ""), ("user", "u")), says(("user", "u")), (Repair.FOLD_SYSTEM,)),
+    Case("one that is neither text nor list stays beside the others", NO_SYSTEM, says(("system", "r"), ("system", 5), ("system", "s"), ("user", "u")), says(("user", "r"), ("user", 5), ("user", "s\n\nu")), (Repair.FOLD_SYSTEM,)),
     Case("into a list of parts", NO_SYSTEM, says(("system", "r"), ("user", text("u"))), says(("user", text("r\n\n", "u"))), (Repair.FOLD_SYSTEM,)),
     Case("from a list of parts", NO_SYSTEM, says(("system", text("r", "s")), ("user", "u")), says(("user", text("r", "s", "\n\nu"))), (Repair.FOLD_SYSTEM,)),
     Case("images stay as they are", NO_SYSTEM, says(("system", "r"), ("user", [IMAGE, *text("u")])), says(("user", [*text("r"), IMAGE, *text("u")])), (Repair.FOLD_SYSTEM,)),
