@@ -14,7 +14,7 @@ from typing import Protocol
 
 import msgspec
 
-from homing.core.chat.body import Members, NotAnObjectError, encode, members, named
+from homing.core.chat.body import Members, NotAnObjectError, encode, may_be_read_elsewhere, members, named
 from homing.core.chat.repairs.names import Repair
 from homing.core.chat.shapes import Shape, shape_of
 from homing.core.chat.turn import Turns
@@ -164,7 +164,7 @@ class Work:
         try:
             before = members(body)
         except NotAnObjectError:
-            return BodyAnswer()
+            return self._unread(body)
         said = named(before)
         if self._hint and not self.moved and said is not None and said not in self._pool.names:
             return self._rejected("hint", f"The header x-homing-model says {self._model}, the body says {said}.")
@@ -183,6 +183,14 @@ class Work:
             own = salt(key.tenant, self._pool.id, self._bodies.secret)
             after = {**after, "cache_salt": msgspec.Raw(msgspec.json.encode(own))}
         return BodyAnswer(None if after is before else encode(after), headers)
+
+    def _unread(self, body: bytes) -> BodyAnswer | Reject:
+        """The engine says what is wrong with it. Where it might find nothing wrong, no salt is no isolation."""
+        if Need.SALT in self.needs and may_be_read_elsewhere(body):
+            return self._rejected(
+                "isolation", "This model needs a body of plain JSON in UTF-8: tenants are kept apart."
+            )
+        return BodyAnswer()
 
     def _needs(self) -> frozenset[Need]:
         """Only conversations are repaired and measured; a salt goes into whatever a model reads."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import msgspec
 
 Members = dict[str, msgspec.Raw]
@@ -48,6 +50,17 @@ def members(body: bytes) -> Members:
         return _top_level.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise NotAnObjectError(str(error)) from error
+
+
+def may_be_read_elsewhere(body: bytes) -> bool:
+    """Of a body that `members` refuses: whether an engine may take it for an object. Theirs are Python's parser, which
+    takes other encodings, NaN and halves of surrogate pairs too. How deep it reads depends on its release."""
+    try:
+        return isinstance(json.loads(body), dict)
+    except RecursionError:
+        return True
+    except ValueError:
+        return False
 
 
 def encode(of: Members) -> bytes:

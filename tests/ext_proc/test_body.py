@@ -146,6 +146,29 @@ def test_isolation_holds_in_every_mode_and_for_every_path(mode: str):
     assert len(json.loads(answer.body or b"")["cache_salt"]) == 32
 
 
+@pytest.mark.parametrize(
+    ("body", "taken"),
+    [
+        ('{"prompt":"x","cache_salt":"mine"}'.encode("utf-16"), True),
+        (b'\xef\xbb\xbf{"prompt":"x","cache_salt":"mine"}', True),
+        (b'{"prompt":"x","cache_salt":"mine","temperature":NaN}', True),
+        (b'{"prompt":"x","cache_salt":"mine","\\ud800":1}', True),
+        (b'{"prompt":%s1%s}' % (b"[" * 200_000, b"]" * 200_000), True),
+        (b'{"prompt":"x"', False),
+        (b"--boundary\r\ncontent-disposition: form-data\r\n\r\nx\r\n", False),
+        (b"[NaN]", False),
+    ],
+    ids=["utf-16", "a mark of the byte order", "NaN", "half a surrogate pair", "deep", "cut off", "a form", "a list"],
+)
+def test_what_only_an_engine_may_read_is_refused_where_it_would_go_without_a_salt(body: bytes, taken: bool):
+    picking = Picking(CLEAN, isolation={"cache_salt": "tenant"})
+    answer = picking.route(path=b"/v1/completions").rewrite(body)
+    assert isinstance(answer, Reject) == taken
+    assert (answer.status if isinstance(answer, Reject) else answer.body) == (400 if taken else None)
+    assert picking.picker.counts.rejected == ({"isolation": 1} if taken else {})
+    assert Picking(CLEAN, context={"max_tokens": 1}).route().rewrite(body) == BodyAnswer()
+
+
 def test_observe_finds_everything_out_and_changes_nothing():
     picking = Picking(mode="observe", context={"max_tokens": 1})
     routed = picking.route()

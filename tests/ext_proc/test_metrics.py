@@ -209,6 +209,7 @@ def test_docs_and_code_agree_on_the_values_of_labels():
     assert documented_values("homing_rejected_total", "reason") == {
         "hint",
         "context_length",
+        "isolation",
         "overload",
         "subset",
         "response",
