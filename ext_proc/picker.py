@@ -32,8 +32,9 @@ from homing.ext_proc.outcomes import Outcome
 from homing.ext_proc.prefixes import Prefixes
 from homing.ext_proc.proof import Proof
 from homing.ext_proc.response_requests import ResponsesRequest, ResponseVisit
-from homing.ext_proc.routed import NEW_SESSION, FirstSight, RoutedRequest, UnnamedRequest
+from homing.ext_proc.routed import NEW_SESSION, RoutedRequest, UnnamedRequest
 from homing.ext_proc.tokenizing import Sent
+from homing.ext_proc.unread import Unread
 
 CONVERSATION_PATHS = (b"/v1/chat/completions", b"/v1/messages", responses.PATH)
 
@@ -66,8 +67,7 @@ class Picker:
         self.version: str | None = None
         self.identity = identity or Identity(clock, bytes)  # without seals it asks neither
         self.kept = Kept(placer, lambda: self.identity.tenant_header is not None)
-        self.first_sight: FirstSight | None = None
-        """Where there is a store that may know a session that this picker does not."""
+        self.unread = Unread(placer, clock)
         self._clock = clock
         self._ttft = ttft
         self._prefixes = prefixes
@@ -114,21 +114,17 @@ class Picker:
                 del self.counts.outcomes[key]
 
     def route(self, request: RequestHeadersReceived) -> RoutedRequest | Reject | Reading[RoutedRequest | Reject]:
-        wait = self._unread(request) if self.first_sight is not None else None
+        wait = self._to_read(request)
         return self._route(request) if wait is None else Reading(wait, lambda: self._route(request))
 
-    def unread(self, pool: CompiledPool, key: SessionKey) -> Awaitable[object] | None:
-        digest = self.placer.unknown(pool, key, self._clock())
-        return self.first_sight(digest) if digest is not None and self.first_sight is not None else None
-
-    def _unread(self, request: RequestHeadersReceived) -> Awaitable[object] | None:
+    def _to_read(self, request: RequestHeadersReceived) -> Awaitable[object] | None:
         """Of what the headers name: a session of the client's, or a response."""
         pool, key = self._pool_of(request), self.identity.key(request.headers)
         if (response_id := responses.named_by(request.headers.get(":path", b""))) is not None:
-            key = responses.key(key.tenant, response_id)
-        elif "x-homing-given" not in request.headers or not key.session:
-            return None
-        return self.unread(pool, key) if pool is not None else None
+            pools = self.fleet.by_id.values() if pool is None else (pool,)
+            return self.unread.of_path(pools, self.kept.keys(key.tenant, response_id))
+        named = pool is not None and "x-homing-given" in request.headers and key.session
+        return self.unread.of_headers(pool, key) if pool is not None and named else None
 
     def _pool_of(self, request: RequestHeadersReceived) -> CompiledPool | None:
         """The route rules where it leads to a cluster: own routes may choose by path and name no model."""

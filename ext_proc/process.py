@@ -108,10 +108,10 @@ def build_sharing(
 ) -> Sharing:
     """Raises SharingError."""
     placer = picker.placer
-    sharing = Sharing(options.siblings, secret, placer.homes, placer.load, clock)
+    sharing = Sharing(options.siblings, secret, placer.homes, placer.load, clock, parted=placer.shard is not None)
     if (url := pins_url(config.sessions, options.file)) is not None:
         sharing.keep_in_redis(url)
-    picker.first_sight = sharing.first_sight
+    picker.unread.mine, picker.unread.anyones = sharing.first_sight, sharing.first_sight_of_anyones
     return sharing
 
 

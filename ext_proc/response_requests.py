@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from homing.core import responses
 from homing.core.chat import NotAnObjectError
 from homing.core.placement.home import Decision
+from homing.core.placement.kept import Kept
 from homing.core.placement.pools import CompiledPool
 from homing.core.session import SessionKey
 from homing.ext_proc.body import Work
@@ -18,6 +19,8 @@ from homing.ext_proc.routed import Desk, RoutedRequest, UnnamedRequest
 
 class ResponsesDesk(Desk, Protocol):
     """What a request for a response needs of its picker beside what all need."""
+
+    kept: Kept
 
     def refusal(self, pools: Iterable[CompiledPool], tenant: bytes, response_id: bytes) -> Reject | None:
         """Of a response that is another tenant's."""
@@ -51,12 +54,12 @@ class ResponsesRequest(UnnamedRequest):
         self._responses = desk
         self._given = given
 
-    def _named_in(self, body: bytes) -> SessionKey | None:
+    def _named_in(self, body: bytes) -> Sequence[SessionKey]:
         """The response that it goes on from, else the session; one that the headers name was looked up before."""
         asked = self._asked(body)
         if asked.previous is not None:
-            return responses.key(self._key.tenant, asked.previous)
-        return None if self._given else super()._named_in(body)
+            return self._responses.kept.keys(self._key.tenant, asked.previous)
+        return () if self._given else super()._named_in(body)
 
     def _rewrite(self, body: bytes) -> BodyAnswer | Reject:
         assert self._pool is not None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from homing.core.chat import NotAnObjectError
@@ -15,9 +15,7 @@ from homing.core.session import SessionKey
 from homing.ext_proc.body import Work
 from homing.ext_proc.events import BodyAnswer, Reject, SetHeaders
 from homing.ext_proc.exchange import Reading
-
-FirstSight = Callable[[bytes], Awaitable[object] | None]
-"""Has the home of a digest read from a store; None when that is not worth asking."""
+from homing.ext_proc.unread import Unread
 
 DESTINATION = "x-gateway-destination-endpoint"
 NEW_SESSION = "x-homing-new-session"
@@ -29,10 +27,7 @@ OBSERVED = ("x-homing-decision", "x-homing-ref")
 class Desk(Protocol):
     """What a routed request needs of its picker."""
 
-    first_sight: FirstSight | None
-
-    def unread(self, pool: CompiledPool, key: SessionKey) -> Awaitable[object] | None:
-        """What to await before `key` is placed, if a store may know it and this picker does not."""
+    unread: Unread
 
     def place_said(
         self, pool: CompiledPool, key: SessionKey, said: Said, size_bytes: int, adapter: str | None
@@ -140,18 +135,19 @@ class UnnamedRequest(RoutedRequest):
 
     def rewrite(self, body: bytes) -> BodyAnswer | Reject | Reading[BodyAnswer | Reject]:
         assert self._pool is not None
-        named = self._named_in(body) if self._desk.first_sight is not None else None
-        wait = self._desk.unread(self._pool, named) if named is not None else None
+        unread = self._desk.unread
+        named = self._named_in(body) if unread.anyones is not None else ()
+        wait = unread.of_body(self._pool, named) if named else None
         return self._rewrite(body) if wait is None else Reading(wait, lambda: self._rewrite(body))
 
-    def _named_in(self, body: bytes) -> SessionKey | None:
-        """The session that the body names."""
+    def _named_in(self, body: bytes) -> Sequence[SessionKey]:
+        """The session that the body names, and what else is to be known before it is placed."""
         assert self._pool is not None
         try:
             said = self._desk.read(self._pool, self._key, body)
         except NotAnObjectError:
-            return None
-        return None if said.session is None else self._key.named(header_safe(said.session))
+            return ()
+        return () if said.session is None else (self._key.named(header_safe(said.session)),)
 
     def _rewrite(self, body: bytes) -> BodyAnswer | Reject:
         assert self._pool is not None

@@ -23,7 +23,7 @@ class Why(StrEnum):
 
 
 class Read(StrEnum):
-    """What came of asking Redis for a session that was seen for the first time."""
+    """What came of asking others for a session that was seen for the first time."""
 
     FOUND = "found"
     ABSENT = "absent"
@@ -38,4 +38,4 @@ class PinCounts:
     heard: Counter[str] = field(default_factory=Counter)  # peer: words that were news
     retold: Counter[str] = field(default_factory=Counter)  # peer: times that the whole table was told again
     failed: Counter[tuple[str, str]] = field(default_factory=Counter)  # (peer, why)
-    read: Counter[str] = field(default_factory=Counter)  # outcome
+    read: Counter[tuple[str, str]] = field(default_factory=Counter)  # (peer, outcome)

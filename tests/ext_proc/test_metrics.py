@@ -76,7 +76,7 @@ class Exporting:
         self.route("t", x_session_close=b"true").release()
         self.picker.counts.keyless["first"] += 1
         self.pins.failed[Peer.REDIS, Why.AWAY] += 1
-        self.pins.read[Read.FOUND] += 1
+        self.pins.read[Peer.SIBLING, Read.FOUND] += 1
         for counter in (self.pins.told, self.pins.heard, self.pins.retold):
             counter[Peer.SIBLING] += 1
         self.picker.counts.learned["p"] += 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Awaitable
 from dataclasses import dataclass, field
@@ -12,15 +13,18 @@ from picking import Picking
 from homing.core import responses
 from homing.core.session import SessionKey
 from homing.ext_proc.events import (
+    Answer,
     BodyAnswer,
     Event,
     HeadersAnswer,
     Later,
+    Reject,
     RequestBodyReceived,
     RequestHeadersReceived,
     SetHeaders,
 )
 from homing.ext_proc.exchange import Exchange
+from homing.ext_proc.identity import NO_SEALS
 
 HOME = "gpu-1"
 
@@ -53,7 +57,7 @@ def digest(session: bytes) -> bytes:
 @pytest.fixture
 def store(recognising: Picking) -> FakeStore:
     store = FakeStore(recognising, b"")
-    recognising.picker.first_sight = store
+    recognising.picker.unread.mine = recognising.picker.unread.anyones = store
     return store
 
 
@@ -117,6 +121,42 @@ def test_a_response_is_gone_on_from_where_the_store_says_that_it_is(store: FakeS
     body = RequestBodyReceived(json.dumps({"previous_response_id": "resp_1", "input": "go on"}).encode())
     waited, answer = told(store, headers(b"u", given=False, path=b"/v1/responses"), body)
     assert (waited, place(answer)) == ([False, True], (HOME.encode(), b"response"))
+
+
+@pytest.mark.parametrize("pool", ["p", "q"])
+def test_a_response_is_asked_for_by_its_path_in_every_pool(store: FakeStore, pool: str):
+    store.known = responses.key(b"", b"resp_1").digest(pool, b"secret")
+    request = RequestHeadersReceived({":path": b"/v1/responses/resp_1", "x-session-id": b"u"}, None, None, False)
+    assert place(asyncio.run(read_and_told(store, request))) == (HOME.encode(), b"response")
+
+
+async def read_and_told(store: FakeStore, request: RequestHeadersReceived) -> SetHeaders:
+    answer = Exchange(store.picking.picker).receive(request)
+    assert isinstance(answer, Later)
+    await answer.wait
+    told = answer.resume()
+    assert isinstance(told, HeadersAnswer)
+    return told.set_headers
+
+
+def test_where_there_are_tenants_it_is_read_too_whether_a_response_is_anothers(recognising: Picking):
+    recognising.picker.identity.configure("x-tenant", None, NO_SEALS)
+    store = FakeStore(recognising, responses.anyones(b"resp_1").digest("p", b"secret"))
+    recognising.picker.unread.anyones = store
+    sent = {":path": b"/v1/responses/resp_1", "x-session-id": b"u", "x-tenant": b"evil"}
+
+    async def refused() -> Answer:
+        answer = Exchange(recognising.picker).receive(RequestHeadersReceived(sent, None, None, False))
+        assert isinstance(answer, Later)
+        await answer.wait
+        return answer.resume()
+
+    assert asyncio.run(refused()) == Reject(404, "Response with id 'resp_1' not found.")
+
+
+def test_what_envoy_shares_out_by_is_not_asked_of_siblings(store: FakeStore):
+    store.picking.picker.unread.mine = None
+    assert told(store, headers(b"s", given=True))[0] == [False]
 
 
 def test_a_body_that_is_no_object_names_nothing(store: FakeStore):

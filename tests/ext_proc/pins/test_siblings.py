@@ -14,7 +14,7 @@ import httpx
 import msgspec
 import pytest
 from prometheus_client import CollectorRegistry
-from sharers import Sharer
+from sharers import Sharer, until
 
 from homing.control.http_server import HttpServer, listening
 from homing.core.config.secret import SecretRef
@@ -25,10 +25,11 @@ from homing.ext_proc.pins.message import MAX_BYTES, MAX_WORDS, Message, decode, 
 from homing.ext_proc.pins.routes import routes
 from homing.ext_proc.pins.secret import SharedSecret
 from homing.ext_proc.pins.sharing import Sharing, SharingError
-from homing.ext_proc.pins.siblings import JOURNAL_PATH, TABLE_PATH, Sibling
+from homing.ext_proc.pins.siblings import JOURNAL_PATH, TABLE_PATH, WORDS_PATH, Sibling
 
-A, B = b"a" * 16, b"b" * 16
-TOKEN = "token"
+A, B, C = b"a" * 16, b"b" * 16, b"c" * 16
+SECRET = SharedSecret.of(None, Path("homing.yaml"), {"HOMING_SECRET": "sixteen bytes or more"})
+TOKEN = SECRET.token()
 
 
 @pytest.fixture
@@ -106,6 +107,45 @@ async def test_a_whole_table_is_pulled_in_the_order_of_use(served: Served):
     await sibling.close()
 
 
+async def test_a_sibling_that_is_asked_tells_what_it_knows_of_these(served: Served):
+    served.sharer.put(A, "r1")
+    served.sharer.put(C, "r3")
+    asking = Sharer("asking")
+    sibling = served.sibling_of(asking)
+    assert await sibling.ask([A, B]) == {A}
+    assert [asking.home(digest) for digest in (A, B, C)] == ["r1", None, None]
+    assert asking.counts.heard[Peer.SIBLING] == 1
+    await sibling.close()
+
+
+async def test_a_closed_session_is_not_found_at_a_sibling(served: Served):
+    served.sharer.homes.journal()
+    served.sharer.put(A, "r1")
+    served.sharer.homes.forget(A, served.sharer.knowledge.clock())
+    sibling = served.sibling_of(Sharer("asking"))
+    assert await sibling.ask([A]) == set()
+    await sibling.close()
+
+
+@pytest.mark.parametrize("parted", [True, False])
+async def test_siblings_are_asked_only_where_sessions_are_shared_out_among_them(served: Served, parted: bool):
+    served.sharer.put(A, "r1")
+    one = Sharer("one")
+    dead = str(Path(served.address).with_name("nobody.sock"))
+    sharing = Sharing([served.address, dead], SECRET, one.homes, one.load, one.knowledge.clock, parted=parted)
+    read = sharing.first_sight_of_anyones
+    assert sharing.first_sight is None, "a session of this picker's is nobody else's"
+    assert (read is not None) is parted
+    if read is not None:
+        task = asyncio.create_task(sharing.run())
+        wait = read(A)
+        assert wait is not None
+        await wait
+        await until(lambda: one.home(A) == "r1")
+        task.cancel()
+        await asyncio.wait([task])
+
+
 async def test_flushing_tells_all_that_is_left(served: Served):
     speaker = Sharer("speaker")
     sibling = served.sibling_of(speaker)
@@ -144,6 +184,24 @@ async def test_what_is_no_message_is_refused(served: Served, body: bytes, status
         answer = await client.post(f"http://sibling{JOURNAL_PATH}", content=body)
         assert answer.status_code == status
         assert (await client.get(f"http://sibling{TABLE_PATH}")).content == bytes(4)
+
+
+@pytest.mark.parametrize(
+    ("token", "body", "status"),
+    [
+        (TOKEN, encode([A]), 200),
+        (TOKEN, b"", 400),
+        (TOKEN, encode([A[:15]]), 400),
+        (TOKEN, encode([A] * (MAX_WORDS + 1)), 400),
+        (TOKEN, b"x" * (MAX_BYTES + 1), 413),
+        ("wrong", encode([A]), 401),
+    ],
+)
+async def test_what_is_no_question_is_refused(served: Served, token: str, body: bytes, status: int):
+    transport = httpx.AsyncHTTPTransport(uds=served.address.removeprefix("unix:"))
+    async with httpx.AsyncClient(transport=transport, headers={"authorization": f"Bearer {token}"}) as client:
+        answer = await client.post(f"http://sibling{WORDS_PATH}", content=body)
+        assert answer.status_code == status
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -1.0, 1e12])
