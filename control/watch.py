@@ -14,6 +14,7 @@ from homing.control.membership import Membership
 from homing.control.proving import Proving
 from homing.control.reload import Reloader
 from homing.control.templates.finding import Finder
+from homing.control.templates.lengths import Lengths
 from homing.control.templates.prober import TemplateProber
 from homing.core.config import Config
 from homing.core.fleet import Fleet
@@ -49,6 +50,7 @@ class FleetWatch:
         self.prober = Prober(membership, self._probe, random, proving)
         self._finder = Finder(path, random)
         self.templates = TemplateProber(membership, self._finder, random)
+        self.lengths = Lengths(membership, self._finder, random)
         self.begun = asyncio.Event()
         """Set once the first round of probes is over, or has had its time."""
         self._before_probes = before_probes
@@ -72,6 +74,7 @@ class FleetWatch:
             self.begun.set()
             tasks.create_task(self.reloader.run())
             tasks.create_task(self.templates.run())
+            tasks.create_task(self.lengths.run())
             serial, view = self.membership.views.serial, self.membership.view
             while True:
                 on_change(view.config, view.fleet)

@@ -58,6 +58,7 @@ class Pool:
 
     `template`: what the model's chat template does to messages; None while nobody knows, and then nothing is repaired.
     `template_digest`: of the template's text; empty where only the engine has it.
+    `max_model_len`: the tokens that each of its engines takes, the answer's included; 0: not known.
     """
 
     id: str
@@ -67,6 +68,7 @@ class Pool:
     replicas: tuple[Replica, ...] = ()
     template: Capabilities | None = None
     template_digest: str = ""
+    max_model_len: int = 0
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -225,9 +227,23 @@ class TemplateProbed(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class LengthTold(Event):
+    """How many tokens a pool's engines take, the smallest of them."""
+
+    pool_id: str
+    max_model_len: int
+
+    def change(self, fleet: Fleet) -> Fleet:
+        def told(pool: Pool) -> Pool:
+            return replace(pool, max_model_len=self.max_model_len) if pool.id == self.pool_id else pool
+
+        return Fleet(tuple(map(told, fleet.pools)))
+
+
+@dataclass(frozen=True, slots=True)
 class PoolsReported(Event):
-    """A new file: pools come, go or change their names. A pool that stays keeps its template until it is probed
-    again, and its replicas keep state and health."""
+    """A new file: pools come, go or change their names. A pool that stays keeps its template and its length until they
+    are found out again, and its replicas keep state and health."""
 
     pools: tuple[Pool, ...]
 
@@ -242,5 +258,9 @@ def _with_what_is_known(pool: Pool, before: Pool | None) -> Pool:
     if before is None:
         return replace(pool, replicas=())
     return replace(
-        pool, replicas=before.replicas, template=before.template, template_digest=before.template_digest
-    )  # fmt: skip
+        pool,
+        replicas=before.replicas,
+        template=before.template,
+        template_digest=before.template_digest,
+        max_model_len=before.max_model_len,
+    )

@@ -8,7 +8,7 @@ engine's own error says what is wrong with it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -24,7 +24,7 @@ from homing.core.context.budget import Budget
 from homing.core.context.lost import Finding, Sessions, Spoken, judge
 from homing.core.context.plan import Need, Plan, among
 from homing.core.context.salt import salt
-from homing.core.fleet import Pool
+from homing.core.fleet import Fleet, Pool
 from homing.core.history import read
 from homing.core.session import SessionKey
 from homing.ext_proc.events import BodyAnswer, Reject, RequestHeadersReceived, SetHeaders
@@ -55,6 +55,8 @@ class Bodies:
         self.clock = clock
         self._pools: Mapping[str, PoolConfig] = {}
         self._plans: dict[str, tuple[Pool, Plan]] = {}
+        self._auto: tuple[PoolConfig, ...] = ()
+        self._lengths: Mapping[str, int] = {}
         self._auto_budget: Budget | None = None
         self.first_sight: Callable[[bytes], Awaitable[object] | None] | None = None
         """Where there is a store that may know what a session has said: has it read, or says that it is not worth
@@ -64,17 +66,23 @@ class Bodies:
         """What the file says, as of now."""
         self._pools = {pool.id: pool for pool in config.pools}
         self._plans = {}
-        self._auto_budget = _strictest(config)
+        self._auto = tuple(p for p in config.pools if config.auto is not None and p.id in config.auto.pools)
+        self._auto_budget = _strictest(self._auto, self._lengths)
         self.proof.configure(config)
         self.sessions.limit(config.sessions.ttl_s, config.sessions.max)
+
+    def adopt(self, fleet: Fleet) -> None:
+        """The fleet as of now."""
+        self._lengths = {pool.id: pool.max_model_len for pool in fleet.pools}
+        self._auto_budget = _strictest(self._auto, self._lengths)
 
     def plan(self, pool: Pool) -> Plan:
         """A pool that the file does not have is served as if nothing were said of it."""
         known = self._plans.get(pool.id)
-        if known is not None and (known[0] is pool or known[0].template == pool.template):
+        if known is not None and (known[0] is pool or _alike(known[0], pool)):
             return known[1]
         config = self._pools.get(pool.id)
-        plan = Plan.of(config, pool.template) if config is not None else Plan(mode="route")
+        plan = Plan.of(config, pool.template, pool.max_model_len) if config is not None else Plan(mode="route")
         self._plans[pool.id] = (pool, plan)
         return plan
 
@@ -272,10 +280,12 @@ class Conversation:
         return ((REPAIRS, OBSERVED + names if self.plan.observes else names),)
 
 
-def _strictest(config: Config) -> Budget | None:
+def _alike(one: Pool, other: Pool) -> bool:
+    """Whether the same is to be done with their bodies."""
+    return one.template == other.template and one.max_model_len == other.max_model_len
+
+
+def _strictest(pools: Sequence[PoolConfig], lengths: Mapping[str, int]) -> Budget | None:
     """The smallest limit of the pools that a session may come to by itself."""
-    if config.auto is None:
-        return None
-    limits = [p.context for p in config.pools if p.id in config.auto.pools and p.context.max_tokens]
-    least = min(limits, key=lambda context: context.max_tokens, default=None)
-    return Budget(least.max_tokens, least.over == "trim") if least else None
+    budgets = [Budget.of(pool.context, lengths.get(pool.id, 0)) for pool in pools]
+    return min((budget for budget in budgets if budget is not None), key=lambda budget: budget.limit, default=None)

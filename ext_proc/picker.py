@@ -99,6 +99,7 @@ class Picker:
         """The fleet as of now. Pools that did not change keep their tables; who is gone leaves the metrics."""
         before, self.fleet = self.fleet, CompiledFleet.of(fleet, self.fleet)
         self.version = fleet.version
+        self.bodies.adopt(fleet)
         if self._prefixes is not None:
             self._prefixes.adopt(fleet)
         for place in before.fit() - self.fleet.fit():  # when it is back it is most likely a new process, and cold

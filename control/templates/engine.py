@@ -35,6 +35,10 @@ class _Tokenized(msgspec.Struct):
     tokens: list[int]
 
 
+class _Counted(msgspec.Struct):
+    max_model_len: int
+
+
 class _Detokenized(msgspec.Struct):
     prompt: str
 
@@ -68,6 +72,11 @@ class Engine:
             asked["tools"] = tools
         tokens = _read(await self._post("/tokenize", asked), _Tokenized).tokens
         return _read(await self._post("/detokenize", {"model": self._model, "tokens": tokens}), _Detokenized).prompt
+
+    async def max_model_len(self) -> int:
+        """How many tokens it takes, the answer's included. Raises RefusedError, EngineError."""
+        asked = {"model": self._model, "prompt": "Hello"}
+        return max(0, _read(await self._post("/tokenize", asked), _Counted).max_model_len)
 
     async def _post(self, path: str, body: object) -> bytes:
         try:

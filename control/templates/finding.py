@@ -69,6 +69,10 @@ class Finder:
         engine = Engine(self._client, address, model, key_at(key, self._beside))
         return Found(await probed(engine.render, self._seed(), _dates()))
 
+    async def length_of_engine(self, address: str, model: str, key: SecretRef | None = None) -> int:
+        """How many tokens it takes. Raises one of TROUBLES."""
+        return await Engine(self._client, address, model, key_at(key, self._beside)).max_model_len()
+
     def path_of(self, source: TemplateConfig) -> Path | None:
         """Of the file or the directory; None where it is the engine's."""
         named = source.file or source.directory

@@ -166,6 +166,9 @@ class Backoff:
         self._random = random
         self._next_s = FIRST_RETRY_S
 
+    def __iter__(self) -> Backoff:
+        return self
+
     def __next__(self) -> float:
         pause_s, self._next_s = self._next_s, min(2 * self._next_s, LAST_RETRY_S)
         return pause_s * self._random.uniform(0.8, 1.2)

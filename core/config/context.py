@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import PlainValidator, model_validator
 
 from homing.core.config.keys import Keys
-from homing.core.config.kinds import Choice, Integer, Number, Switch, Text
+from homing.core.config.kinds import Choice, IntegerOr, Number, Switch, Text
 
 Mode = Literal["off", "observe", "route", "full"]
 MODES: tuple[Mode, ...] = ("off", "observe", "route", "full")
@@ -56,10 +56,14 @@ class ProofConfig(Keys):
 
 
 class ContextConfig(Keys):
-    """How many tokens a request may have, the answer's included; 0: whatever the engine takes."""
+    """How many tokens a request may have, the answer's included; 0: nothing is counted; auto: as the engines say."""
 
-    max_tokens: Annotated[int, PlainValidator(Integer(0, 100_000_000))] = 0
+    max_tokens: Annotated[int | Literal["auto"], PlainValidator(IntegerOr(0, 100_000_000, "auto"))] = 0
     over: Annotated[Literal["reject", "trim"], PlainValidator(Choice(("reject", "trim")))] = "reject"
+
+    def limit(self, engines: int) -> int:
+        """`engines`: what the pool's own take, 0 while nobody knows. 0 for none."""
+        return engines if self.max_tokens == "auto" else self.max_tokens
 
 
 class IsolationConfig(Keys):

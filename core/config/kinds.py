@@ -46,6 +46,27 @@ class Integer:
 
 
 @dataclass(frozen=True, slots=True)
+class IntegerOr:
+    """An integer, or one word."""
+
+    low: int
+    high: int
+    word: str
+
+    @property
+    def allowed(self) -> str:
+        return f"{self.word} or {Integer(self.low, self.high).allowed}"
+
+    def __call__(self, value: object) -> int | str:
+        if value == self.word:
+            return self.word
+        try:
+            return Integer(self.low, self.high)(value)
+        except ValueError:
+            raise ValueError(self.allowed) from None
+
+
+@dataclass(frozen=True, slots=True)
 class Number:
     """A finite number; kept as float."""
 

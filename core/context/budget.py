@@ -15,6 +15,7 @@ import msgspec
 from homing.core.chat.body import Members
 from homing.core.chat.text import inside, items, part_text
 from homing.core.chat.turn import Turn, Turns
+from homing.core.config.context import ContextConfig
 
 MOST_BYTES_PER_TOKEN = 8
 FEWEST_BYTES_PER_TOKEN = 3
@@ -49,6 +50,12 @@ class Budget:
 
     limit: int
     trims: bool = False
+
+    @classmethod
+    def of(cls, context: ContextConfig, max_model_len: int) -> Budget | None:
+        """`max_model_len`: of the pool's engines, 0 while nobody knows. None where there is no limit."""
+        limit = context.limit(max_model_len)
+        return cls(limit, context.over == "trim") if limit else None
 
     def over(self, body: Members, turns: Turns) -> Over | None:
         """None if the conversation may fit."""

@@ -52,14 +52,14 @@ class Plan:
         object.__setattr__(self, "needs", frozenset(need for need, is_so in wanted.items() if is_so))
 
     @classmethod
-    def of(cls, pool: PoolConfig, record: Capabilities | None) -> Plan:
-        """Isolation holds in every mode: it is a promise to the tenants. Without a record nothing is repaired."""
+    def of(cls, pool: PoolConfig, record: Capabilities | None, max_model_len: int = 0) -> Plan:
+        """Isolation holds in every mode: it is a promise to the tenants. Without a record nothing is repaired.
+        `max_model_len`: of the pool's engines, 0 while nobody knows."""
         salted = pool.isolation.cache_salt == "tenant"
         if pool.mode not in ("observe", "full"):
             return cls(pool.mode, salted=salted)
         repairs = Repairs.of(record, _switches(pool)) if record is not None else None
-        context = pool.context
-        budget = Budget(context.max_tokens, context.over == "trim") if context.max_tokens else None
+        budget = Budget.of(pool.context, max_model_len)
         return cls(pool.mode, repairs or None, pool.repair.percent / 100, budget, pool.repair.lost_system, salted)
 
     def looks_for_lost(self, session: bytes) -> bool:

@@ -15,6 +15,7 @@ from homing.core.fleet import (
     Event,
     Fleet,
     HealthChanged,
+    LengthTold,
     MembershipReported,
     Pool,
     PoolsReported,
@@ -150,6 +151,15 @@ def test_a_new_file_keeps_the_template_of_a_pool_that_stays():
     assert [(pool.template, pool.template_digest) for pool in after.pools] == [(STRICT, "d1"), (None, "")]
 
 
+def test_what_the_engines_take_is_the_pools_and_stays_with_a_new_file():
+    told = fleet(READY).apply(LengthTold("p", 4096))
+    assert [pool.max_model_len for pool in told.pools] == [4096, 0]
+    assert told.apply(LengthTold("p", 4096)) is told
+    assert decode(encode(told)) == told
+    after = told.apply(PoolsReported((Pool("p", "other", replicas=(READY,)), Pool("r", "model-r"))))
+    assert [pool.max_model_len for pool in after.pools] == [4096, 0]
+
+
 def test_the_same_id_in_another_pool_is_another_replica():
     """A replica's state and health belong to its pool."""
     before = Fleet((Pool("p", "p", replicas=(SICK,)),))
@@ -210,7 +220,7 @@ def test_the_version_is_the_contents(one: Fleet, other: Fleet):
 
 
 def test_the_version_is_the_same_in_every_process():
-    assert (Fleet().version, fleet(READY).version) == ("2e61e8c62599f686", "603b2c05d3900598")
+    assert (Fleet().version, fleet(READY).version) == ("2e61e8c62599f686", "ffa1e2260d413d07")
 
 
 @pytest.mark.parametrize("data", [b"", b"null", b"{", b'{"pools":[{"id":1}]}', b'{"pools":[{"id":"p"}]}'])

@@ -52,6 +52,7 @@ def work(short_directory: Path) -> Iterator[Work]:
     last_only.write_text(published("trl", "deepseek_r1_distill"))
     strict: dict[str, object] = {"template": {"file": str(template)}}
     clean: dict[str, object] = {"template": {"source": "none"}}
+    auto: dict[str, object] = {**clean, "context": {"max_tokens": "auto"}}
     sim = ("--ttft-ms", "1", "--itl-ms", "1", "--chat-template", str(template))
     with echo() as replica:
         port = (replica.port,)
@@ -62,6 +63,7 @@ def work(short_directory: Path) -> Iterator[Work]:
         pools = (
             SimulatedPool("engine", "engine", 1, sim_flags=sim, settings=strict),
             SimulatedPool("asked", "asked", 1, sim_flags=sim[:4], settings={"proof": ALL}),
+            SimulatedPool("told", "told", 1, sim_flags=(*sim[:4], "--max-model-len", "1024"), settings=auto),
             pool("losing", {"template": {"file": str(last_only)}, "repair": {"system": "off"}, "proof": ALL}),
             pool("repaired", strict),
             pool("observed", {**strict, "mode": "observe"}),
@@ -132,6 +134,14 @@ def test_a_conversation_that_is_too_long_is_refused_before_an_engine_sees_it(wor
     assert (error["type"], error["code"]) == ("BadRequestError", 400)
     assert "at least 25 too many" in error["message"]
     assert len(work.echo.bodies) == before
+
+
+def test_and_one_that_is_too_long_for_what_the_engines_say_they_take(work: Work) -> None:
+    until(
+        lambda: "at least 226 too many" in work.send("told", {"role": "user", "content": "x" * 10_000}).text,
+        what="the engine's limit",
+    )
+    assert work.send("told", USER, max_tokens=2).status_code == 200
 
 
 def test_a_lost_system_text_is_put_back(work: Work) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 import pytest
 
@@ -212,6 +213,18 @@ def test_a_conversation_that_is_too_long_is_refused():
     assert "100 tokens" in answer.message
     assert "at least 17 too many" in answer.message
     assert picking.picker.counts.rejected == {"context_length": 1}
+
+
+def test_the_engines_own_limit_counts_once_it_is_known():
+    picking = Picking(CLEAN, context={"max_tokens": "auto"})
+    long = json.dumps({"model": "served", "messages": [{"role": "user", "content": "x" * 1000}]}).encode()
+    assert not picking.route().want_body
+    for length, refused in ((100, True), (200, False)):
+        pool = picking.picker.fleet.by_id["p"].pool
+        picking.picker.adopt(Fleet((replace(pool, max_model_len=length),)))
+        routed = picking.route()
+        assert routed.want_body
+        assert isinstance(routed.rewrite(long), Reject) == refused
 
 
 def test_or_trimmed():

@@ -8,7 +8,7 @@ import pytest
 
 from homing.core.chains import Chains
 from homing.core.config import ConfigError, parse
-from homing.core.fleet import Fleet, Pool, Replica
+from homing.core.fleet import Fleet, LengthTold, Pool, Replica
 from homing.core.placement.home import Placer
 from homing.core.placement.load import Load
 from homing.core.session import Homes
@@ -133,6 +133,17 @@ def test_auto_has_to_fit_every_model_that_the_session_may_come_to():
     body = json.dumps({"messages": [{"role": "user", "content": "x" * 500}]}).encode()
     assert isinstance(picking.ask("auto").rewrite(body), Reject)
     assert not picking.ask("Small").want_body
+
+
+def test_also_one_whose_length_only_its_engines_know():
+    picking = Picking()
+    small = {**FILE["pools"]["small"], "context": {"max_tokens": "auto"}}  # type: ignore[index]
+    picking.picker.configure(parse(json.dumps(FILE | {"pools": FILE["pools"] | {"small": small}}), "f"))  # type: ignore[operator]
+    body = json.dumps({"messages": [{"role": "user", "content": "x" * 300}]}).encode()
+    assert isinstance(picking.ask("auto").rewrite(body), BodyAnswer)
+    known = Fleet(tuple(compiled.pool for compiled in picking.picker.fleet.by_id.values()))
+    picking.picker.adopt(known.apply(LengthTold("small", 30)))
+    assert isinstance(picking.ask("auto").rewrite(body), Reject)
 
 
 @pytest.mark.parametrize(

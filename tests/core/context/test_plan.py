@@ -11,6 +11,7 @@ import pytest
 
 from homing.core.chat.repairs.names import Repair
 from homing.core.config import PoolConfig, parse
+from homing.core.context.budget import Budget
 from homing.core.context.plan import Need, Plan
 from homing.core.template.record import Capabilities, Fate, Think, ToolIds
 
@@ -58,6 +59,7 @@ CASES = [
     case("only routed", {"mode": "route", "repair": {"lost_system": "report"}, "context": {"max_tokens": 5}}, KEEPS_FIRST),
     case("off", {"mode": "off", "repair": {"lost_system": "report"}, "context": {"max_tokens": 5}}, KEEPS_FIRST),
     case("a budget", {"context": {"max_tokens": 5}}, CLEAN, Need.BUDGET),
+    case("the engines' own budget, which nobody knows yet", {"context": {"max_tokens": "auto"}}, CLEAN),
     case("what to do beyond, and no limit", {"context": {"over": "trim"}}, CLEAN),
     case("lost texts in a sample", {"repair": {"lost_system": "sample"}}, CLEAN, Need.LOST_SYSTEM),
     case("lost texts restored", {"repair": {"lost_system": "restore"}}, None, Need.LOST_SYSTEM),
@@ -78,6 +80,12 @@ def test_what_costs_a_body_read(case: Case):
 def test_modes(mode: str, places: bool, observes: bool):
     plan = Plan.of(pool(mode=mode), CLEAN)
     assert (plan.places, plan.observes) == (places, observes)
+
+
+def test_the_budget_is_what_the_file_says_or_what_the_engines_take():
+    assert Plan.of(pool(context={"max_tokens": "auto", "over": "trim"}), CLEAN, 4096).budget == Budget(4096, True)
+    assert Plan.of(pool(context={"max_tokens": 100}), CLEAN, 4096).budget == Budget(100)
+    assert Plan.of(pool(), CLEAN, 4096).budget is None
 
 
 def test_the_docs_list_every_repair_and_no_other():
