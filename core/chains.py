@@ -6,13 +6,58 @@ told apart as soon as they differ.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
+from itertools import islice
+
+import msgspec
 
 from homing.core.history import History
+from homing.core.journal import Digest, ReplicaId
 
 MAX_REPLICAS = 8
 """Replicas remembered for one prompt. More say no more: it is a common one."""
+
+
+MAX_NEWS = 10_000
+"""Prompts that wait for one listener. Beyond, the newest are not told: their conversations are known again a turn later
+than they could be."""
+
+
+class Served(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """What one picker says of one prompt."""
+
+    prompt: Digest
+    replica: ReplicaId
+
+
+class News:
+    """Prompts of which one listener (a sibling, a store) is still to be told, each once."""
+
+    __slots__ = ("_pending",)
+
+    def __init__(self) -> None:
+        self._pending: dict[bytes, str] = {}
+
+    def __len__(self) -> int:
+        return len(self._pending)
+
+    def note(self, prompt: bytes, replica: str) -> None:
+        if len(self._pending) < MAX_NEWS or prompt in self._pending:
+            self._pending[prompt] = replica
+
+    def take(self, at_most: int) -> list[Served]:
+        """The first `at_most`; they are not pending any more."""
+        taken = [Served(prompt, replica) for prompt, replica in islice(self._pending.items(), at_most)]
+        for served in taken:
+            del self._pending[served.prompt]
+        return taken
+
+    def again(self, unheard: Sequence[Served]) -> None:
+        """They were not heard. What was noted meanwhile is newer."""
+        for served in unheard:
+            if served.prompt not in self._pending:
+                self.note(served.prompt, served.replica)
 
 
 class Recognition(StrEnum):
@@ -32,11 +77,12 @@ class Chains:
     Times are seconds of any monotonic clock, passed in.
     """
 
-    __slots__ = ("_entries", "_max", "_ttl_s")
+    __slots__ = ("_entries", "_max", "_news", "_ttl_s")
 
     def __init__(self, ttl_s: float, max_prompts: int) -> None:
         self.limit(ttl_s, max_prompts)
         self._entries: dict[bytes, tuple[tuple[str, ...], float]] = {}
+        self._news: list[News] = []
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -60,11 +106,35 @@ class Chains:
 
     def put(self, history: History, replica_id: str, now: float) -> None:
         """`replica_id` is about to serve this prompt."""
-        before = self._get(history.prompt, now)
-        self._put(history.prompt, (replica_id, *(r for r in before if r != replica_id))[:MAX_REPLICAS], now)
+        self._serve(history.prompt, replica_id, now)
+        for news in self._news:
+            news.note(history.prompt, replica_id)
         self._put(history.unsaid, (replica_id,), now)
         if history.tail is not None:
             self._put(history.tail, (replica_id,), now)
+
+    def news(self) -> News:
+        """For one listener: from now on it gets a note of every prompt that is served here."""
+        news = News()
+        self._news.append(news)
+        return news
+
+    def prompts(self) -> list[bytes]:
+        """All that is known, for somebody who begins."""
+        return list(self._entries)
+
+    def served(self, prompts: Iterable[bytes], now: float) -> list[Served]:
+        """What is known of them, the replica that served a prompt last after the others."""
+        return [Served(prompt, replica) for prompt in prompts for replica in reversed(self._get(prompt, now))]
+
+    def absorb(self, served: Iterable[Served], now: float) -> None:
+        """What another picker says. It is not told on: who says it says it to all."""
+        for each in served:
+            self._serve(each.prompt, each.replica, now)
+
+    def _serve(self, prompt: bytes, replica_id: str, now: float) -> None:
+        before = self._get(prompt, now)
+        self._put(prompt, (replica_id, *(r for r in before if r != replica_id))[:MAX_REPLICAS], now)
 
     def _get(self, digest: bytes, now: float) -> tuple[str, ...]:
         entry = self._entries.get(digest)

@@ -108,7 +108,8 @@ def build_sharing(
 ) -> Sharing:
     """Raises SharingError."""
     placer = picker.placer
-    sharing = Sharing(options.siblings, secret, placer.homes, placer.load, clock, parted=placer.shard is not None)
+    parted = placer.shard is not None
+    sharing = Sharing(options.siblings, secret, placer.homes, placer.chains, placer.load, clock, parted=parted)
     if (url := pins_url(config.sessions, options.file)) is not None:
         sharing.keep_in_redis(url)
     picker.unread.mine, picker.unread.anyones = sharing.first_sight, sharing.first_sight_of_anyones

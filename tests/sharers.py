@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from homing.core.chains import Chains
+from homing.core.history import History, read
 from homing.core.journal import Word
 from homing.core.placement.load import Load
 from homing.core.session import Homes
@@ -19,6 +22,13 @@ TTL_S = 1000.0
 LIMIT_S = 10.0
 
 
+HELLO = {"role": "user", "content": "hello"}
+HISTORY, NEXT = (
+    read(json.dumps({"messages": messages}).encode(), (), b"seed").history
+    for messages in ([HELLO], [HELLO, {"role": "assistant", "content": "yes?"}, {"role": "user", "content": "go on"}])
+)
+
+
 @dataclass
 class Sharer:
     """One picker's knowledge, with its name."""
@@ -29,11 +39,21 @@ class Sharer:
 
     def __post_init__(self) -> None:
         self.homes = Homes(TTL_S, self.max_sessions)
+        self.chains = Chains(TTL_S, self.max_sessions)
         self.load = Load()
-        self.knowledge = Knowledge(self.name, self.homes, self.load, time.time)
+        self.knowledge = Knowledge(self.name, self.homes, self.chains, self.load, time.time)
 
     def put(self, digest: bytes, replica: str) -> None:
         self.homes.put(digest, replica, time.time())
+
+    def serve(self, history: History | None, replica: str) -> None:
+        assert history is not None
+        self.chains.put(history, replica, time.time())
+
+    def served(self, history: History | None) -> tuple[str, ...]:
+        """Who served its earlier turns."""
+        assert history is not None
+        return self.chains.look_up(history, time.time())[1]
 
     def home(self, digest: bytes) -> str | None:
         return self.homes.get(digest, time.time())

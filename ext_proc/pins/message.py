@@ -6,6 +6,7 @@ from typing import Annotated, TypeVar
 
 import msgspec
 
+from homing.core.chains import Served
 from homing.core.journal import Digest, Word
 from homing.core.placement.load import Place, Vector
 
@@ -13,6 +14,9 @@ T = TypeVar("T")
 
 MAX_WORDS = 1000
 """In one message: some 55 KB, and half a millisecond to take in."""
+
+MAX_SERVED = 500
+"""In one message: another 15 KB."""
 
 MAX_BYTES = 1 << 20
 MAX_PART = 1e12
@@ -28,10 +32,11 @@ class Message(msgspec.Struct, array_like=True, frozen=True):
     sender: str
     words: list[Word]
     load: list[tuple[str, str, Vector]]  # pool, replica, the sender's own part
+    served: list[Served] = []  # msgspec copies it
 
     @classmethod
-    def of(cls, sender: str, words: list[Word], load: dict[Place, Vector]) -> Message:
-        return cls(sender, words, [(pool, replica, vector) for (pool, replica), vector in load.items()])
+    def of(cls, sender: str, words: list[Word], load: dict[Place, Vector], served: list[Served]) -> Message:
+        return cls(sender, words, [(pool, replica, vector) for (pool, replica), vector in load.items()], served)
 
     def vectors(self) -> dict[Place, Vector]:
         """Without those that cannot be: what is added up would never be right again after a NaN."""
@@ -45,6 +50,7 @@ def _can_be(vector: Vector) -> bool:
 _message = msgspec.msgpack.Decoder(Message)
 _words = msgspec.msgpack.Decoder(list[Word])
 _word = msgspec.msgpack.Decoder(Word)
+_served = msgspec.msgpack.Decoder(list[Served])
 _digests = msgspec.msgpack.Decoder(Annotated[list[Digest], msgspec.Meta(max_length=MAX_WORDS)])
 
 encode = msgspec.msgpack.encode
@@ -63,6 +69,11 @@ def decode_words(data: bytes) -> list[Word]:
 def decode_word(data: bytes) -> Word:
     """Raises MalformedMessageError."""
     return _checked(_word, data)
+
+
+def decode_served(data: bytes) -> list[Served]:
+    """Raises MalformedMessageError."""
+    return _checked(_served, data)
 
 
 def decode_digests(data: bytes) -> list[bytes]:

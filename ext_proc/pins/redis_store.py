@@ -27,7 +27,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from homing.core.journal import Word
 from homing.ext_proc.pins.counts import Peer, PinCounts, Why
 from homing.ext_proc.pins.first_sight import give_up_if_cancelled
-from homing.ext_proc.pins.knowledge import Knowledge, note_again
+from homing.ext_proc.pins.knowledge import Knowledge
 from homing.ext_proc.pins.message import MAX_BYTES, MalformedMessageError, Message, decode, decode_word, encode
 from homing.ext_proc.pins.redis_url import Client, Pipeline
 
@@ -58,7 +58,7 @@ class RedisStore:
         self._reads = reads
         self._knowledge = knowledge
         self._counts = counts
-        self._journal = knowledge.homes.journal()
+        self._untold = knowledge.untold()
         self._prefix = f"homing:{namespace}:home:".encode()
         self._stream = f"homing:{namespace}:stream".encode()
         self._epoch_key = f"homing:{namespace}:epoch".encode()
@@ -73,12 +73,11 @@ class RedisStore:
         while True:
             done = await self.round()
             give_up_if_cancelled()
-            busy = len(self._journal) > 0 or self._journal.lost
-            await asyncio.sleep(RETRY_S if not done else INTERVAL_S / 10 if busy else INTERVAL_S)
+            await asyncio.sleep(RETRY_S if not done else INTERVAL_S / 10 if self._untold else INTERVAL_S)
 
     async def flush(self) -> None:
         """Writes the rest; the caller bounds the time."""
-        while (self._journal or self._journal.lost) and await self.round():
+        while self._untold and await self.round():
             pass
 
     async def fetch(self, digests: Sequence[bytes]) -> set[bytes]:
@@ -102,26 +101,25 @@ class RedisStore:
     async def round(self) -> bool:
         """Says what is new here and hears what is new elsewhere. Whether all of it went well. After a failure it is
         tried with little first."""
-        words: list[Word] = []
+        message = self._knowledge.message(None)
         try:
             async with asyncio.timeout(ROUND_S):
                 if self._there is False:
-                    await self._exchange(self._knowledge.message(None))
-                if self._journal.lost:
+                    await self._exchange(message)
+                if self._untold.journal.lost:
                     self._counts.retold[Peer.REDIS] += 1
-                message = self._knowledge.message(self._journal)
-                words = message.words
+                message = self._knowledge.message(self._untold)
                 await self._exchange(message)
-                await self._store(words)
+                await self._store(message.words)
         except Exception as error:  # whatever redis-py raises: it costs the pins, and is counted
-            note_again(self._journal, words)
+            self._untold.again(message)
             self._failed(_why(error))
             return False
         except BaseException:
-            note_again(self._journal, words)
+            self._untold.again(message)
             raise
         self._note(there=True)
-        self._counts.told[Peer.REDIS] += len(words)
+        self._counts.told[Peer.REDIS] += len(message.words)
         return True
 
     async def _exchange(self, message: Message) -> None:
@@ -129,7 +127,8 @@ class RedisStore:
         pipeline.set(self._epoch_key, secrets.token_bytes(8), nx=True)
         pipeline.get(self._epoch_key)
         pipeline.xread({self._stream: self._cursor}, MESSAGES)
-        saying = bool(message.words) or message.load != self._said[0] or time.monotonic() - self._said[1] >= QUIET_S
+        news = bool(message.words or message.served) or message.load != self._said[0]
+        saying = news or time.monotonic() - self._said[1] >= QUIET_S
         if saying:
             entry = {b"s": message.sender.encode(), b"m": encode(message)}
             pipeline.xadd(self._stream, entry, maxlen=STREAM_LENGTH, approximate=True)
@@ -145,7 +144,7 @@ class RedisStore:
             raise MalformedMessageError("no epoch")
         if self._epoch is not None and epoch != self._epoch:
             self._cursor = BEGINNING
-            self._journal.restart(self._knowledge.homes.digests())
+            self._untold.journal.restart(self._knowledge.homes.digests())
             self._counts.retold[Peer.REDIS] += 1
         self._epoch = epoch
 

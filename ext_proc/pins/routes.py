@@ -4,7 +4,7 @@ whole table."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
 from hmac import compare_digest
 
 from starlette.requests import Request
@@ -66,10 +66,14 @@ def routes(knowledge: Knowledge, counts: PinCounts, token: str) -> list[Route]:
 
 
 async def _frames(knowledge: Knowledge) -> AsyncIterator[bytes]:
-    """The whole table, in pieces between which requests are served."""
-    digests = knowledge.homes.digests()
-    for i in range(0, len(digests), MAX_WORDS):
-        words = encode(knowledge.words_of(digests[i : i + MAX_WORDS]))
-        yield len(words).to_bytes(LENGTH_BYTES, "big") + words
-        await asyncio.sleep(0)
-    yield bytes(LENGTH_BYTES)
+    """The whole table, in pieces between which requests are served; then all prompts likewise."""
+    parts: tuple[tuple[list[bytes], Callable[[Sequence[bytes]], object]], ...] = (
+        (knowledge.homes.digests(), knowledge.words_of),
+        (knowledge.chains.prompts(), knowledge.served),
+    )
+    for digests, of in parts:
+        for i in range(0, len(digests), MAX_WORDS):
+            frame = encode(of(digests[i : i + MAX_WORDS]))
+            yield len(frame).to_bytes(LENGTH_BYTES, "big") + frame
+            await asyncio.sleep(0)
+        yield bytes(LENGTH_BYTES)

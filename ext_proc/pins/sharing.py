@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.routing import BaseRoute
 
 from homing.control.secrets import SecretError, resolve
+from homing.core.chains import Chains
 from homing.core.circuit import Circuit
 from homing.core.config.models import Sessions
 from homing.core.placement.load import Load
@@ -56,6 +57,7 @@ class Sharing:
         siblings: Sequence[str],
         secret: SharedSecret,
         homes: Homes,
+        chains: Chains,
         load: Load,
         clock: Callable[[], float],
         *,
@@ -66,7 +68,7 @@ class Sharing:
             raise SharingError(f"siblings need a secret that they share: sessions.secret in the file, or {VARIABLE}")
         self.counts = PinCounts()
         self._secret = secret
-        self._knowledge = Knowledge(secrets.token_hex(8), homes, load, clock)
+        self._knowledge = Knowledge(secrets.token_hex(8), homes, chains, load, clock)
         self._siblings = [Sibling(address, secret.token(), self._knowledge, self.counts) for address in siblings]
         self._store: RedisStore | None = None
         self._first_sight: FirstSight | None = None

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 
 import httpx
 
-from homing.core.journal import Journal, Word
+from homing.core.journal import Word
 from homing.ext_proc.pins.counts import Peer, PinCounts, Why
-from homing.ext_proc.pins.knowledge import Knowledge, note_again
-from homing.ext_proc.pins.message import MAX_BYTES, MalformedMessageError, Message, decode_words, encode
+from homing.ext_proc.pins.knowledge import Knowledge
+from homing.ext_proc.pins.message import MAX_BYTES, MalformedMessageError, Message, decode_served, decode_words, encode
 
 INTERVAL_S = 0.1
 RETRY_S = 0.5
@@ -41,7 +41,7 @@ class Sibling:
         self._address = address
         self._knowledge = knowledge
         self._counts = counts
-        self._journal: Journal = knowledge.homes.journal()
+        self._untold = knowledge.untold()
         self._client = _client(address, token)
         self._hears: bool | None = None
         self._said: tuple[list[tuple[str, str, object]], float] = ([], 0.0)
@@ -50,12 +50,11 @@ class Sibling:
         """Until cancelled."""
         while True:
             told = await self.tell()
-            busy = len(self._journal) > 0 or self._journal.lost
-            await asyncio.sleep(RETRY_S if not told else INTERVAL_S / 10 if busy else INTERVAL_S)
+            await asyncio.sleep(RETRY_S if not told else INTERVAL_S / 10 if self._untold else INTERVAL_S)
 
     async def flush(self) -> None:
         """Says the rest; the caller bounds the time."""
-        while (self._journal or self._journal.lost) and await self.tell():
+        while self._untold and await self.tell():
             pass
 
     async def tell(self) -> bool:
@@ -63,10 +62,10 @@ class Sibling:
         hear the last is tried with little first."""
         if self._hears is False and not await self._say(self._knowledge.message(None)):
             return False
-        if self._journal.lost:
+        if self._untold.journal.lost:
             self._counts.retold[Peer.SIBLING] += 1
-        message = self._knowledge.message(self._journal)
-        if not message.words and not self._worth_saying(message):
+        message = self._knowledge.message(self._untold)
+        if not message.words and not message.served and not self._worth_saying(message):
             return True
         return await self._say(message)
 
@@ -77,12 +76,12 @@ class Sibling:
         except httpx.HTTPError as error:
             why = Why.LATE if isinstance(error, httpx.TimeoutException) else Why.AWAY
         except BaseException:
-            note_again(self._journal, message.words)
+            self._untold.again(message)
             raise
         else:
             why = None if answer.status_code == 204 else Why.REFUSED if answer.status_code == 401 else Why.NONSENSE
         if why is not None:
-            note_again(self._journal, message.words)
+            self._untold.again(message)
             self._failed(why)
             return False
         self._note(hears=True)
@@ -120,23 +119,19 @@ class Sibling:
     async def close(self) -> None:
         await self._client.aclose()
 
-    @staticmethod
-    async def _read(answer: httpx.Response, words: list[Word]) -> bool:
-        """Frames: a length, then that many bytes of words; a length of nothing ends the table."""
-        rest = bytearray()
-        async for chunk in answer.aiter_bytes():
-            rest += chunk
-            while len(rest) >= LENGTH_BYTES:
-                length = int.from_bytes(rest[:LENGTH_BYTES], "big")
-                if length == 0:
-                    return True
-                if length > MAX_BYTES:
-                    raise MalformedMessageError("a frame that is too long")
-                if len(rest) < LENGTH_BYTES + length:
+    async def _read(self, answer: httpx.Response, words: list[Word]) -> bool:
+        """Whether the table of homes was whole. The prompts after it are taken in as they come."""
+        whole = False
+        async for frame in _frames(answer):
+            if not frame:
+                if whole:
                     break
-                words += decode_words(bytes(rest[LENGTH_BYTES : LENGTH_BYTES + length]))
-                del rest[: LENGTH_BYTES + length]
-        return False
+                whole = True
+            elif whole:
+                self._knowledge.absorb_served(decode_served(frame))
+            else:
+                words += decode_words(frame)
+        return whole
 
     def _worth_saying(self, message: Message) -> bool:
         load, at = self._said
@@ -150,6 +145,22 @@ class Sibling:
         if hears != self._hears:
             self._hears = hears
             log.info("sibling %s %s", self._address, "hears us" if hears else f"does not hear us ({why})")
+
+
+async def _frames(answer: httpx.Response) -> AsyncIterator[bytes]:
+    """A length, then that many bytes; nothing of a frame that is cut off. Raises MalformedMessageError."""
+    rest = bytearray()
+    async for chunk in answer.aiter_bytes():
+        rest += chunk
+        while len(rest) >= LENGTH_BYTES:
+            length = int.from_bytes(rest[:LENGTH_BYTES], "big")
+            if length > MAX_BYTES:
+                raise MalformedMessageError("a frame that is too long")
+            if len(rest) < LENGTH_BYTES + length:
+                break
+            frame = bytes(rest[LENGTH_BYTES : LENGTH_BYTES + length])
+            del rest[: LENGTH_BYTES + length]
+            yield frame
 
 
 def _client(address: str, token: str) -> httpx.AsyncClient:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from homing.core.chains import MAX_REPLICAS, Chains, Recognition
+from homing.core.chains import MAX_NEWS, MAX_REPLICAS, Chains, News, Recognition, Served
 from homing.core.chat import NotAnObjectError
 from homing.core.config.models import BODY_FIELDS
 from homing.core.history import History, header_safe, read
@@ -262,3 +262,42 @@ def test_the_table_is_bounded():
     for i in range(100):
         chains.put(turns(f"u{i}"), "a", float(i))
         assert len(chains) <= 12
+
+
+def test_what_one_picker_served_is_known_to_another_and_not_told_on():
+    one, other = Chains(10.0, 100), Chains(10.0, 100)
+    told, heard = one.news(), other.news()
+    one.put(turns("u1"), "a", 0.0)
+    one.put(turns("u1"), "b", 0.0)
+    said = told.take(10)
+    assert said == [Served(turns("u1").prompt, "b")], "each prompt once, as it is now"
+    other.absorb(said, 5.0)
+    assert other.look_up(turns("u1", "a1", "u2"), 14.9) == (Recognition.FOUND, ("b",))
+    assert (len(told), len(heard)) == (0, 0)
+
+
+def test_of_a_prompt_that_two_pickers_served_both_replicas_are_known():
+    chains = Chains(10.0, 100)
+    chains.put(turns("u1"), "a", 0.0)
+    for _ in range(2):
+        chains.absorb([Served(turns("u1").prompt, "b")], 0.0)
+    assert chains.look_up(turns("u1", "a1", "u2"), 0.0) == (Recognition.AMBIGUOUS, ("b", "a"))
+
+
+def test_what_was_not_heard_is_told_again_but_for_what_is_newer():
+    news = News()
+    for prompt in (b"1", b"2"):
+        news.note(prompt, "a")
+    unheard = news.take(2)
+    news.note(b"1", "b")
+    news.again(unheard)
+    assert news.take(3) == [Served(b"1", "b"), Served(b"2", "a")]
+
+
+def test_news_are_bounded():
+    news = News()
+    for i in range(MAX_NEWS + 1):
+        news.note(b"%d" % i, "a")
+    news.note(b"0", "b")
+    assert len(news) == MAX_NEWS
+    assert news.take(1) == [Served(b"0", "b")]

@@ -13,7 +13,7 @@ import pytest
 import trustme
 from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis_server import RedisServer, free_port
-from sharers import TTL_S, Sharer, Stores
+from sharers import HISTORY, NEXT, TTL_S, Sharer, Stores
 
 from homing.core.circuit import Circuit
 from homing.core.placement.load import Vector
@@ -32,6 +32,13 @@ async def test_a_home_is_found_at_first_sight_by_who_never_heard_of_it(stores: S
     assert await reading.fetch([A, B]) == {A}
     assert (other.home(A), other.home(B), other.word(A).stamp) == ("r1", None, one.word(A).stamp)
     assert (one.counts.told[Peer.REDIS], other.counts.heard[Peer.REDIS]) == (1, 1)
+
+
+async def test_a_conversation_without_an_id_is_known_to_the_other(stores: Stores):
+    (one, _), (other, _) = stores.add("one"), stores.add("other")
+    one.serve(HISTORY, "r1")
+    await stores.rounds(2)
+    assert other.served(NEXT) == ("r1",)
 
 
 async def test_a_session_that_both_know_moves_for_both(stores: Stores):

@@ -14,7 +14,7 @@ import httpx
 import msgspec
 import pytest
 from prometheus_client import CollectorRegistry
-from sharers import Sharer, until
+from sharers import HISTORY, NEXT, Sharer, until
 
 from homing.control.http_server import HttpServer, listening
 from homing.core.config.secret import SecretRef
@@ -82,6 +82,18 @@ async def test_changes_and_load_are_heard(served: Served):
     await sibling.close()
 
 
+async def test_a_conversation_without_an_id_is_known_to_the_sibling_once_it_hears(directory: Path):
+    served = Served(Sharer("listener"), f"unix:{directory}/http.sock")
+    speaker = Sharer("speaker")
+    sibling = served.sibling_of(speaker)
+    speaker.serve(HISTORY, "r1")
+    assert not await sibling.tell()
+    async with served.serving():
+        await sibling.flush()
+        assert served.sharer.served(NEXT) == ("r1",)
+        await sibling.close()
+
+
 async def test_what_was_not_heard_is_told_again(directory: Path):
     served = Served(Sharer("listener"), f"unix:{directory}/http.sock")
     speaker = Sharer("speaker")
@@ -99,11 +111,14 @@ async def test_a_whole_table_is_pulled_in_the_order_of_use(served: Served):
     count = 2 * MAX_WORDS + 1
     for i in range(count):
         served.sharer.homes.put(b"%16d" % i, "r1", served.sharer.knowledge.clock() - (count - i) / 10)
+    served.sharer.serve(HISTORY, "r2")
+    served.sharer.serve(HISTORY, "r3")
     hearer = Sharer("hearer", max_sessions=count - 1)
     sibling = served.sibling_of(hearer)
     assert await sibling.pull()
     assert len(hearer.homes) == count - 1
     assert (hearer.home(b"%16d" % 0), hearer.home(b"%16d" % 1)) == (None, "r1")  # the longest idle had to leave
+    assert hearer.served(NEXT) == ("r3", "r2")
     await sibling.close()
 
 
@@ -132,7 +147,9 @@ async def test_siblings_are_asked_only_where_sessions_are_shared_out_among_them(
     served.sharer.put(A, "r1")
     one = Sharer("one")
     dead = str(Path(served.address).with_name("nobody.sock"))
-    sharing = Sharing([served.address, dead], SECRET, one.homes, one.load, one.knowledge.clock, parted=parted)
+    sharing = Sharing(
+        [served.address, dead], SECRET, one.homes, one.chains, one.load, one.knowledge.clock, parted=parted
+    )
     read = sharing.first_sight_of_anyones
     assert sharing.first_sight is None, "a session of this picker's is nobody else's"
     assert (read is not None) is parted
@@ -183,7 +200,7 @@ async def test_what_is_no_message_is_refused(served: Served, body: bytes, status
     async with httpx.AsyncClient(transport=transport, headers={"authorization": f"Bearer {TOKEN}"}) as client:
         answer = await client.post(f"http://sibling{JOURNAL_PATH}", content=body)
         assert answer.status_code == status
-        assert (await client.get(f"http://sibling{TABLE_PATH}")).content == bytes(4)
+        assert (await client.get(f"http://sibling{TABLE_PATH}")).content == bytes(8)
 
 
 @pytest.mark.parametrize(
@@ -225,4 +242,4 @@ def test_one_secret_makes_three_things_of_which_none_tells_another(tmp_path: Pat
 def test_siblings_without_a_secret_are_refused():
     sharer = Sharer("one")
     with pytest.raises(SharingError, match=r"sessions\.secret in the file, or HOMING_SECRET"):
-        Sharing(["unix:/a"], SharedSecret(False, b""), sharer.homes, sharer.load, sharer.knowledge.clock)
+        Sharing(["unix:/a"], SharedSecret(False, b""), sharer.homes, sharer.chains, sharer.load, sharer.knowledge.clock)
