@@ -22,7 +22,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from homing.core.config import Address
-from homing.core.placement.home import Ref
+from homing.core.placement.decision import Ref
 from homing.ext_proc import nginx_log
 from homing.ext_proc.events import (
     Answer,

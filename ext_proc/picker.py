@@ -15,7 +15,8 @@ from homing.core.config import Config
 from homing.core.fleet import Fleet
 from homing.core.history import Said, header_safe, read
 from homing.core.placement.counters import Counters
-from homing.core.placement.home import Arrival, Decision, Placer, Ref
+from homing.core.placement.decision import Arrival, Decision, Ref
+from homing.core.placement.home import Placer
 from homing.core.placement.kept import Kept
 from homing.core.placement.load import Place
 from homing.core.placement.pools import EMPTY, CompiledFleet, CompiledPool

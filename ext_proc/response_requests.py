@@ -7,7 +7,7 @@ from typing import Protocol
 
 from homing.core import responses
 from homing.core.chat import NotAnObjectError
-from homing.core.placement.home import Decision
+from homing.core.placement.decision import Decision
 from homing.core.placement.kept import Kept
 from homing.core.placement.pools import CompiledPool
 from homing.core.session import SessionKey

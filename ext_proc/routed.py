@@ -7,7 +7,7 @@ from typing import Protocol
 
 from homing.core.chat import NotAnObjectError
 from homing.core.history import Said, header_safe
-from homing.core.placement.home import Decision
+from homing.core.placement.decision import Decision
 from homing.core.placement.load import Place
 from homing.core.placement.pools import CompiledPool
 from homing.core.prefix.prompt import Prompt

@@ -16,7 +16,8 @@ from bench.placement.engine import BLOCK, Engine, Request, Running
 from homing.core.chains import Chains
 from homing.core.fleet import Pool, Replica
 from homing.core.history import History
-from homing.core.placement.home import Arrival, Decision, Placer
+from homing.core.placement.decision import Arrival, Decision
+from homing.core.placement.home import Placer
 from homing.core.placement.load import Load, Place
 from homing.core.placement.pools import CompiledPool
 from homing.core.placement.settings import Settings

@@ -6,7 +6,8 @@ import msgspec
 
 from homing.core.placement import cost
 from homing.core.placement.asked import Asked
-from homing.core.placement.home import Arrival, Placer, Reason
+from homing.core.placement.decision import Arrival, Reason
+from homing.core.placement.home import Placer
 from homing.core.placement.pools import CompiledPool
 from homing.core.placement.weighing import Weighed
 from homing.core.session import SessionKey

@@ -7,8 +7,8 @@ import pytest
 from homing.cli.explain import Receipts, said
 from homing.control.api_explain import OfferView, ReceiptView
 from homing.core.config import parse
+from homing.core.placement.decision import Reason
 from homing.core.placement.explain import Offer, Receipt
-from homing.core.placement.home import Reason
 
 OFFERS = (
     Offer("gpu-b", 120.0, {"waiting": 0.0, "prefill": 120.0, "leaving": 0.0}, 0.0, 1, 3, 9000.0, 0.0, 1.0),

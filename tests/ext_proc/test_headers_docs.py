@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from homing.core.config.models import Sessions
-from homing.core.placement.home import Reason
+from homing.core.placement.decision import Reason
 from homing.ext_proc.routed import DESTINATION
 
 ROOT = Path(__file__).parents[2]

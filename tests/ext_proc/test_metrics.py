@@ -12,7 +12,8 @@ from homing.core.chains import Chains
 from homing.core.config import parse
 from homing.core.context.lost import Finding
 from homing.core.fleet import Fleet, Pool, Replica
-from homing.core.placement.home import Placer, Reason
+from homing.core.placement.decision import Reason
+from homing.core.placement.home import Placer
 from homing.core.placement.load import Load
 from homing.core.prefix.events import Stored
 from homing.core.prefix.index import Index

@@ -10,8 +10,9 @@ import pytest
 from homing.core.chains import Chains
 from homing.core.fleet import Pool, Replica
 from homing.core.placement.cost import TERMS
+from homing.core.placement.decision import Arrival, Decision, Reason
 from homing.core.placement.explain import Receipt, explain
-from homing.core.placement.home import Arrival, Decision, Placer, Reason
+from homing.core.placement.home import Placer
 from homing.core.placement.load import Load
 from homing.core.placement.pools import CompiledPool
 from homing.core.session import Homes, SessionKey

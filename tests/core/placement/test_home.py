@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from homing.core.chains import Chains
 from homing.core.fleet import Pool, Replica, State
 from homing.core.hashing import Table
-from homing.core.placement.home import Arrival, Decision, Placer, Reason, Ref
+from homing.core.placement.decision import Arrival, Decision, Reason, Ref
+from homing.core.placement.home import Placer
 from homing.core.placement.load import Load
 from homing.core.placement.pools import CompiledPool
 from homing.core.session import Homes, SessionKey

@@ -18,7 +18,8 @@ import pytest
 from homing.core.chains import Chains
 from homing.core.fleet import Pool, Replica
 from homing.core.history import Said, read
-from homing.core.placement.home import Arrival, Decision, Placer
+from homing.core.placement.decision import Arrival, Decision
+from homing.core.placement.home import Placer
 from homing.core.placement.load import Load
 from homing.core.placement.pools import CompiledPool
 from homing.core.prefix.blocks import chain
