@@ -61,8 +61,11 @@ class _Probe:
         self._render = render
         self._mark = mark
         u1, a1, u2 = self._marks(3)
-        turn, turns = self._shown(user(u1)), self._shown(user(u1), assistant(a1), user(u2))
-        if turn is None or turns is None or u1 not in turn or not _in_order(turns, (u1, a1, u2)):
+        try:
+            turn, turns = render([user(u1)]), render([user(u1), assistant(a1), user(u2)])
+        except RefusedError as refused:
+            raise OpaqueError(f"the template refuses a plain conversation: {refused}") from None
+        if u1 not in turn or not _in_order(turns, (u1, a1, u2)):
             raise OpaqueError("the template does not show a user's and an assistant's texts in their order")
         self._alone = turn, u1
         # what stands in front of a user's text, in the first turn and in a later one
