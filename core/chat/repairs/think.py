@@ -10,12 +10,15 @@ import re
 
 import msgspec
 
-from homing.core.chat.text import inside
+from homing.core.chat.body import Members, encode
+from homing.core.chat.text import inside, items, listed, part_text
 from homing.core.chat.turn import Turn, Turns
 from homing.core.template.record import Capabilities, Think
 
 # Some templates open the block for the model, so that the answer has its end alone.
 BLOCK = re.compile(r"\A\s*(?:<think>)?(?:(?!<think>).)*?</think>\s*", re.DOTALL)
+
+_members = msgspec.json.Decoder(Members)
 
 
 def needed(record: Capabilities) -> bool:
@@ -29,11 +32,30 @@ def apply(turns: Turns, record: Capabilities) -> Turns:
 
 def _stripped(turn: Turn) -> Turn:
     raw = bytes(turn.content)
-    if turn.role != "assistant" or turn.bare or b"think" not in raw or inside(raw) is None:
+    if turn.role != "assistant" or turn.bare or b"think" not in raw:
         return turn
+    if inside(raw) is not None:
+        plain = _plain(raw)
+        return turn if plain is None else turn.with_content(plain)
+    parts = items(raw)
+    if not parts or part_text(parts[0]) is None or (first := _plain_part(parts[0])) is None:
+        return turn
+    return turn.with_content(listed([first, *parts[1:]]))
+
+
+def _plain_part(part: msgspec.Raw) -> msgspec.Raw | None:
+    """None where there is no block at its beginning."""
+    if inside(part) is not None:
+        return _plain(part)
+    members = _members.decode(part)
+    plain = _plain(members["text"])
+    return None if plain is None else msgspec.Raw(encode({**members, "text": plain}))
+
+
+def _plain(text: bytes) -> msgspec.Raw | None:
     try:
-        text = msgspec.json.decode(raw, type=str)
+        said = msgspec.json.decode(text, type=str)
     except msgspec.DecodeError:
-        return turn
-    plain = BLOCK.sub("", text, count=1)
-    return turn if plain == text else turn.with_content(msgspec.Raw(msgspec.json.encode(plain)))
+        return None
+    plain = BLOCK.sub("", said, count=1)
+    return None if plain == said else msgspec.Raw(msgspec.json.encode(plain))

@@ -107,6 +107,7 @@ CASES = [
     Case("ids that have nine stay", NINE, [{"role": "tool", "tool_call_id": "abcDEF123", "content": "t"}], [{"role": "tool", "tool_call_id": "abcDEF123", "content": "t"}], ()),
     Case("a list of texts", Capabilities(content_lists=Fate.DROPPED), says(("user", text("a", "b")), ("user", [IMAGE])), says(("user", "a\nb"), ("user", [IMAGE])), (Repair.CONTENT_TEXT,)),
     Case("think blocks", Capabilities(), says(("assistant", "<think>\nhm\n</think>\n\na"), ("assistant", "hm</think>b"), ("user", "<think>x</think>")), says(("assistant", "a"), ("assistant", "b"), ("user", "<think>x</think>")), (Repair.STRIP_THINK,), Switches(think=True)),
+    Case("think blocks in parts", Capabilities(), says(("assistant", text("<think>hm</think>a", "<think>b</think>")), ("assistant", [IMAGE]), ("assistant", ["<think>x</think>c"])), says(("assistant", text("a", "<think>b</think>")), ("assistant", [IMAGE]), ("assistant", ["c"])), (Repair.STRIP_THINK,), Switches(think=True)),
     Case("a template strips by itself", Capabilities(think=Think.STRIPPED), says(("assistant", "<think>hm</think>a"),), says(("assistant", "<think>hm</think>a")), (), Switches(think=True)),
     Case("switched off", NO_SYSTEM, says(("system", "r"), ("user", "u")), says(("system", "r"), ("user", "u")), (), Switches(system=False)),
     Case("roles first", Capabilities(system=Fate.REFUSED, developer=Fate.REFUSED, alternates=True), says(("developer", "r"), ("user", "u"), ("user", "v")), says(("user", "r\n\nu\n\nv")), (Repair.DEVELOPER, Repair.FOLD_SYSTEM, Repair.MERGE_TURNS)),
