@@ -4,8 +4,8 @@ A turn is compared with what the session said before only if it goes on with tha
 thread in it, whole (by the digests of `core.history`), or by that prompt's last message with an answer behind it, where
 what came before was cut off. Then it has kept its system text, changed it (the client's right), or lost it. Whatever
 does not go on with anything is a thread of its own: a side request for a title or a summary, a branch, a new beginning.
-So is a turn that goes on but asks in another manner (other tools, streamed or not, another form of answer): clients
-send the history once more to have it summed up.
+So is a turn that goes on but asks in another manner (other tools, streamed or not, another form of answer, another
+shape of request): clients send the history once more to have it summed up.
 """
 
 from __future__ import annotations
@@ -76,9 +76,8 @@ class Spoken:
     def of(cls, body: Members, turns: Turns, history: History) -> Spoken:
         leading = tuple(takewhile(lambda turn: turn.is_system, turns))
         said = [_CHECKSUM.sub(b"", text) for turn in leading for text in texts(turn.content) or ()]
-        return cls(
-            history, _digest([bytes(body.get(m, b"")) for m in MANNERS]), _digest(said) if said else b"", leading
-        )
+        manner = [turns[0].kind.encode() if turns else b"", *(bytes(body.get(m, b"")) for m in MANNERS)]
+        return cls(history, _digest(manner), _digest(said) if said else b"", leading)
 
 
 @dataclass(frozen=True, slots=True)

@@ -146,6 +146,13 @@ def test_a_summary_of_the_history_asks_in_another_manner():
     assert session.say(messages=[RULES, summary, U2, A2, U3], tools=tools) == "changed"
 
 
+def test_another_shape_of_request_is_not_compared_since_its_text_stands_elsewhere():
+    session = Session(MESSAGES)
+    assert session.say(system=RULES["content"], messages=[U1]) == "new"
+    session.shape = CHAT
+    assert session.says([U1, A1, U2]) == ["side"]
+
+
 def test_langgraphs_summary_leaves_the_last_exchange_out():
     ask = {"role": "user", "content": "Create a summary of the conversation above:"}
     session = Session()
