@@ -7,7 +7,6 @@ conversation; trimming begins at 3 bytes a token. What lies between, the engine 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import msgspec
@@ -75,30 +74,35 @@ class Budget:
         step = max(1, self.limit // STEPS)
         to_go = -(-excess // step) * step
         gone: set[int] = set()
-        for exchange in list(_exchanges(turns))[:-1]:
+        for exchange in _exchanges(turns)[:-1]:
             if sum(sizes[i] for i in gone) >= to_go:
                 break
             gone.update(exchange)
         return [turn for i, turn in enumerate(turns) if i not in gone] if gone else turns
 
 
-def _exchanges(turns: Turns) -> Iterator[list[int]]:
+def _exchanges(turns: Turns) -> list[list[int]]:
     """The places of each exchange's turns, system messages left out."""
-    exchange: list[int] = []
+    exchanges: list[list[int]] = []
     for i, turn in enumerate(turns):
         if turn.is_system:
             continue
-        if exchange and _asks(turn) and not _asks(turns[exchange[-1]]):
-            yield exchange
-            exchange = []
-        exchange.append(i)
-    if exchange:
-        yield exchange
+        if not exchanges or (_asks(turn) and not _asks(turns[exchanges[-1][-1]])):
+            exchanges.append([])
+        elif len(exchanges) > 1 and _asks(turns[exchanges[-1][-1]]) and _brings(turn):
+            exchanges[-2:] = [exchanges[-2] + exchanges[-1]]  # the user spoke before the result was there
+        exchanges[-1].append(i)
+    return exchanges
 
 
 def _asks(turn: Turn) -> bool:
     """A user's turn, but for one of Anthropic's that brings results of tools."""
     return turn.role == "user" and not turn.brings_results
+
+
+def _brings(turn: Turn) -> bool:
+    """Whether it has the result of a call that was made before."""
+    return turn.role == "tool" or turn.brings_results
 
 
 def _tokens(turn: Turn) -> int:

@@ -81,6 +81,18 @@ def test_calls_go_with_their_results():
     assert roles(Budget(80, trims=True).trim({}, read(said))) == ["user"]
 
 
+def test_a_result_goes_with_its_call_also_where_the_user_spoke_between_them():
+    said = [
+        *says(("user", 90)),
+        {"role": "assistant", "content": None, "tool_calls": [CALL]},
+        *says(("user", 90)),
+        {"role": "tool", "tool_call_id": "c", "content": "x" * 90},
+        *says(("assistant", 30), ("user", 30)),
+    ]
+    assert roles(Budget(120, trims=True).trim({}, read(said))) == ["user"]
+    assert roles(Budget(120, trims=True).trim({}, read(said[:-2]))) == ["user", "assistant", "user", "tool"]
+
+
 def test_anthropics_results_are_no_question():
     said = [
         *says(("user", 90)),
