@@ -73,18 +73,32 @@ class Said:
 def read(body: bytes, fields: Sequence[str], seed: bytes) -> Said:
     """`fields`: the body's members that may name a session, in order, `a.b` for a member of a member. `seed` keeps
     pools and tenants apart. Raises NotAnObjectError."""
-    try:
-        parsed = _decoder.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise NotAnObjectError(str(error)) from error
+    parsed = _parsed(body)
     for field in fields:
         if (session := _session(parsed, field)) is not None:
             return Said(session=session)
-    messages = _list(parsed.messages) or _list(parsed.input)
+    system, messages = _told(parsed)
     if not messages:
         return Said()
-    system = _stable(_text(_value(parsed.system)))
     return Said(history=_history(system, messages, seed), prompt=_prompt(bytes(parsed.tools), system, messages, seed))
+
+
+def history_of(body: bytes, seed: bytes) -> History | None:
+    """The history alone, None where there are no messages. Raises NotAnObjectError."""
+    system, messages = _told(_parsed(body))
+    return _history(system, messages, seed) if messages else None
+
+
+def _parsed(body: bytes) -> _Body:
+    try:
+        return _decoder.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise NotAnObjectError(str(error)) from error
+
+
+def _told(parsed: _Body) -> tuple[str, list[dict[str, object]]]:
+    """The system text outside of the messages, and these."""
+    return _stable(_text(_value(parsed.system))), _list(parsed.messages) or _list(parsed.input)
 
 
 def _prompt(tools: bytes, system: str, messages: Sequence[dict[str, object]], seed: bytes) -> Prompt:

@@ -22,10 +22,10 @@ from homing.core.config import Config, PoolConfig
 from homing.core.config.models import Auto
 from homing.core.context.budget import Budget
 from homing.core.context.lost import Finding, Sessions, Spoken, judge
-from homing.core.context.plan import Need, Plan, among
+from homing.core.context.plan import Need, Plan, among, opening
 from homing.core.context.salt import salt
 from homing.core.fleet import Fleet, Pool
-from homing.core.history import read
+from homing.core.history import history_of
 from homing.core.session import SessionKey
 from homing.ext_proc.events import BodyAnswer, Reject, RequestHeadersReceived, SetHeaders
 from homing.ext_proc.proof import Offer, Proof
@@ -230,22 +230,23 @@ class Conversation:
         done: list[Repair] = []
         if known and self.plan.looks_for_lost(key.text):
             made = self._found(body, before, made, key, done)
-        if (repairs := self.plan.repairs) is not None and self._ramped(body, key):
+        budget, repairs = self.plan.budget, self.plan.repairs
+        # before system texts become part of questions, since these may go and those may not
+        if budget is not None and budget.trims and (fitting := budget.trim(before, made)) is not made:
+            made = fitting
+            done.append(Repair.TRIM)
+        if repairs is not None and among(self.plan.share, opening(turns)):
             made, repaired = repairs.apply(made)
             done += repaired
-        if (budget := self.plan.budget) is not None:
-            if budget.trims and (fitting := budget.trim(before, made)) is not made:
-                made = fitting
-                done.append(Repair.TRIM)
-            elif not self.plan.observes and (over := budget.over(before, made)) is not None:
-                return over.message
+        if budget is not None and not self.plan.observes and (over := budget.over(before, made)) is not None:
+            return over.message
         headers = self._told(done)
         return (before if made is turns or self.plan.observes else self.shape.write(before, made)), headers
 
     def _found(self, body: bytes, before: Members, turns: Turns, key: SessionKey, done: list[Repair]) -> Turns:
         """The turns, with the session's system texts in front where these were lost and are to be restored."""
         bodies, restores = self.bodies, self.plan.lost_system == "restore"
-        history = read(body, (), bodies.secret).history
+        history = history_of(body, bodies.secret)
         if history is None:
             return turns
         digest, now = bodies.digest(key), bodies.clock()
@@ -259,15 +260,6 @@ class Conversation:
             finding = finding if self.plan.observes else Finding.RESTORED
         bodies.counts.system_texts[self.pool.id, finding] += 1
         return turns
-
-    def _ramped(self, body: bytes, key: SessionKey) -> bool:
-        """Whether this conversation is among those repaired: by its first prompt, which is the same in every turn,
-        with an id and without."""
-        if self.plan.share >= 1.0:
-            return True
-        history = read(body, (), b"").history
-        first = None if history is None else history.earlier[-1] if history.earlier else history.prompt
-        return among(self.plan.share, first or key.text)
 
     def _told(self, done: list[Repair]) -> SetHeaders:
         counts = self.bodies.counts

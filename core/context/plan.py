@@ -9,6 +9,8 @@ from enum import StrEnum
 import xxhash
 
 from homing.core.chat.repair import Repairs, Switches
+from homing.core.chat.text import texts
+from homing.core.chat.turn import Turns
 from homing.core.config.context import LostSystem, Mode
 from homing.core.config.models import PoolConfig
 from homing.core.context.budget import Budget
@@ -77,7 +79,20 @@ class Plan:
 
 def among(share: float, identity: bytes) -> bool:
     """Whether that is one of the share of all: the same in every turn and in every picker."""
-    return xxhash.xxh64_intdigest(identity) < share * 2**64
+    return share >= 1 or xxhash.xxh64_intdigest(identity) < share * 2**64
+
+
+def opening(turns: Turns) -> bytes:
+    """What a conversation is known by, the same in every turn, with an id and without: what the user said first. Not
+    by its system texts: some have the time in them, and some are lost on the way."""
+    said: list[bytes] = []
+    for turn in turns:
+        if turn.role == "user":
+            told = texts(turn.content)
+            said += [bytes(turn.content)] if told is None else told
+        elif said and not turn.is_system:
+            break
+    return b"\0".join(said)
 
 
 def _switches(pool: PoolConfig) -> Switches:

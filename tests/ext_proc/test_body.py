@@ -193,7 +193,8 @@ def test_percent_is_of_conversations_the_same_in_every_turn_with_an_id_and_witho
     repaired = 0
     for i in range(200):
         first = {"role": "user", "content": f"question {i}"}
-        turns = [(SYSTEM, first), (SYSTEM, first, ANSWER, USER), (SYSTEM, first, ANSWER, USER, ANSWER, USER)]
+        changed = {**SYSTEM, "content": f"It is {i} o'clock."}
+        turns = [(SYSTEM, first), (changed, first, ANSWER, USER), (SYSTEM, first, ANSWER, changed, USER, ANSWER, USER)]
         done = [
             picking.send(*turn, session=session)[1].get("x-homing-repairs")
             for turn in turns
@@ -232,6 +233,19 @@ def test_or_trimmed():
     old = {"role": "user", "content": "x" * 300}
     sent, headers = picking.send(SYSTEM, old, ANSWER, USER)
     assert (sent, headers) == ([SYSTEM, USER], {"x-homing-repairs": "trim"})
+
+
+def test_a_text_that_becomes_part_of_a_question_does_not_go_with_it():
+    picking = Picking(context={"max_tokens": 50, "over": "trim"})
+    question = {"role": "user", "content": "x" * 60}
+    sent, headers = picking.send(SYSTEM, question, ANSWER, question, ANSWER, USER)
+    assert (sent, headers["x-homing-repairs"]) == (folded(), "trim,fold_system")
+
+
+def test_what_is_too_long_even_when_it_is_trimmed_is_refused():
+    picking = Picking(CLEAN, context={"max_tokens": 50, "over": "trim"})
+    body = json.dumps({"messages": [USER, ANSWER, {"role": "user", "content": "x" * 500}]}).encode()
+    assert isinstance(picking.route().rewrite(body), Reject)
 
 
 def test_a_lost_system_text_is_put_back():
