@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import jinja2
 
-from homing.control.envoy_config import missing_model, models_json, stamp, unknown_model
+from homing.control.envoy_config import ERROR_TYPES, missing_model, models_json, stamp, unknown_model
 from homing.core.context.plan import Need, Plan
 from homing.core.fleet import Fleet, Pool
 from homing.core.hashing import Ketama
@@ -27,6 +27,20 @@ if TYPE_CHECKING:
 
 SCRIPT = "homing.js"
 NEVER_FROM_CLIENTS = ("x-homing-odd", "x-homing-expires", "x-homing-new-session", "x-gateway-destination-endpoint")
+_OURS = (
+    *NEVER_FROM_CLIENTS,
+    *(f"x-homing-{name}" for name in ("given", "key", "decision", "ref", "cookie", "auto", "learn", "pool", "request")),
+)
+"""What no replica gets from a client."""
+SCRIPT_SAYS = ("pool", "decision", "ref", "repairs", "body", "model", "path", "body_bytes", "auto", "learn", "learned",
+               "set_cookie")  # fmt: skip
+WAYS = (
+    ("homing", False, False),
+    ("homing_changed", True, False),
+    ("homing_heard", False, True),
+    ("homing_changed_heard", True, True),
+)
+"""Locations that lead to replicas: the name, whether the body was changed, whether the answer is listened to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,8 +141,11 @@ def _render(template: str, config: Config, fleet: Fleet, settings: Settings, poo
             access_log=settings.access_log,
             closed=[p.id for p in config.pools if p.isolation.cache_salt == "tenant"],
             asks_pickers=bool(settings.pickers),
+            auto_model=config.auto.model if config.auto else None,
             budget_ms=settings.budget_ms,
-            errors=_ERRORS,
+            cookie=config.sessions.cookie.name if config.sessions.cookie else None,
+            error_types=dict(ERROR_TYPES),
+            errors={status: _error(status, message) for status, message in _ERRORS},
             expose_decisions=config.expose_decisions,
             keys={p.id: _keys(p) for p in fleet.pools},
             listen=str(config.listen),
@@ -144,14 +161,18 @@ def _render(template: str, config: Config, fleet: Fleet, settings: Settings, poo
             pool=pool,
             pools=fleet.pools,
             reads=[p.id for p in config.pools if _reads(p)],
+            sagemaker=config.sessions.sagemaker,
             script=SCRIPT,
+            script_says=SCRIPT_SAYS,
             # two spellings may be one variable: session-id and session_id
             session_headers=tuple(dict.fromkeys(map(_SessionHeader.of, config.sessions.headers))),
-            session_ttl_s=round(config.sessions.ttl_s) if config.sessions.sagemaker == "gateway" else 0,
+            session_ttl_s=round(config.sessions.ttl_s),
+            signed=config.sessions.signed is not None and bool(settings.pickers),
             standby=settings.standby,
-            stripped=(tenants.header,) if tenants is not None and not trusted else (),
+            stripped=(*_OURS, *((tenants.header,) if tenants is not None and not trusted else ())),
             tenant=f"$http_{_variable(tenants.header)}" if tenants is not None and trusted else "",
             unknown_model=unknown_model(fleet, "{model}"),
+            ways=WAYS if settings.pickers else WAYS[:2],
         )
     )
 
@@ -191,15 +212,18 @@ def _variable(header: str) -> str:
     return header.lower().replace("-", "_")
 
 
-def _error(status: int, kind: str, message: str) -> str:
-    return json.dumps({"error": {"message": message, "type": kind, "param": None, "code": status}})
+def _error(status: int, message: str) -> str:
+    """As an argument of `return`."""
+    kind = dict(ERROR_TYPES).get(status, "ServiceUnavailable")
+    return "'" + json.dumps({"error": {"message": message, "type": kind, "param": None, "code": status}}) + "'"
 
 
-_ERRORS = {
-    413: "'" + _error(413, "BadRequestError", "The request is too large.") + "'",
-    503: "'" + _error(503, "ServiceUnavailableError", "No replica could be reached.") + "'",
-    504: "'" + _error(504, "ServiceUnavailableError", "The replica did not answer in time.") + "'",
-}
+_ERRORS = (
+    (413, "The request is too large."),
+    (500, "The gateway failed."),
+    (503, "No replica could be reached."),
+    (504, "The replica did not answer in time."),
+)
 
 
 @cache
@@ -209,7 +233,7 @@ def _environment() -> jinja2.Environment:
         undefined=jinja2.StrictUndefined,
         autoescape=False,
     )
-    environment.filters |= {"json": json.dumps, "last_address": _last_address, "map_key": _map_key}
+    environment.filters |= {"json": json.dumps, "last_address": _last_address, "map_key": _map_key, "regex": re.escape}
     return environment
 
 

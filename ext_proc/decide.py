@@ -1,8 +1,8 @@
 """The picker for NGINX: one exchange a request over HTTP, ended by NGINX's access log.
 
-`POST /decide` with the client's headers and, of ours, x-homing-request (NGINX's id of the request), x-homing-pool,
-x-homing-model, x-homing-path, x-homing-has-body, x-homing-given, x-homing-key and x-session-id. The body is that of the
-request, or empty where NGINX keeps it back to spare the copy. Answers 200:
+`POST /decide` with the client's headers and, of ours, x-homing-request (NGINX's id of the request), -connection, -pool,
+-model, -path, -body-bytes, -given, -key, -auto, -cookie and -learn, and x-session-id. The body is that of the request,
+or empty where NGINX keeps it back to spare the copy. Answers 200:
 
 - headers as the exchange sets them, and x-homing-replica, the choice; none where the hash is to decide
 - x-homing-body: `wanted` where the body is needed: NGINX asks again, with it
@@ -15,10 +15,10 @@ Times in seconds of a monotonic clock.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from starlette.requests import Request
-from starlette.responses import Response
 from starlette.routing import Route
 
 from homing.core.config import Address
@@ -33,49 +33,28 @@ from homing.ext_proc.events import (
     Reject,
     RequestBodyReceived,
     RequestHeadersReceived,
+    SetHeaders,
 )
 from homing.ext_proc.exchange import Exchange, Stage
+from homing.ext_proc.nginx_requests import OpenRequests
 from homing.ext_proc.picker import Picker
+from homing.ext_proc.routed import DESTINATION
 
-MAX_OPEN = 100_000
-OPEN_S = 3600.0
-"""A request whose log line was lost gives its slot back after so long: an answer takes no longer than NGINX waits."""
+if TYPE_CHECKING:
+    from starlette.types import Receive, Scope, Send
 
-OURS = ("x-homing-request", "x-homing-pool", "x-homing-path", "x-homing-has-body")
+OURS = ("x-homing-request", "x-homing-connection", "x-homing-pool", "x-homing-path", "x-homing-body-bytes")
+
+RawHeaders = list[tuple[bytes, bytes]]
 
 
-class OpenRequests:
-    """Exchanges by NGINX's id of the request, the oldest first."""
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """`headers` in lower case, without content-length."""
 
-    def __init__(self, open_exchange: Callable[[], Exchange], clock: Callable[[], float]) -> None:
-        self._open_exchange = open_exchange
-        self._clock = clock
-        self._open: dict[str, tuple[Exchange, float]] = {}
-
-    def __len__(self) -> int:
-        return len(self._open)
-
-    def exchange(self, request_id: str) -> Exchange:
-        """The exchange of that request; a new one the first time."""
-        known = self._open.get(request_id)
-        if known is None:
-            self._forget()
-            known = self._open[request_id] = (self._open_exchange(), self._clock())
-        return known[0]
-
-    def close(self, request_id: str) -> bool:
-        """The request has ended. Whether it was ours."""
-        known = self._open.pop(request_id, None)
-        if known is not None:
-            known[0].close()
-        return known is not None
-
-    def _forget(self) -> None:
-        while self._open:
-            first = next(iter(self._open))
-            if len(self._open) < MAX_OPEN and self._clock() - self._open[first][1] < OPEN_S:
-                return
-            self.close(first)
+    status: int
+    headers: RawHeaders
+    body: bytes = b""
 
 
 @contextlib.asynccontextmanager
@@ -88,34 +67,60 @@ async def for_nginx(picker: Picker, log: Address | None, clock: Callable[[], flo
     requests = OpenRequests(lambda: Exchange(picker), clock)
 
     def ended(line: nginx_log.Line) -> None:
-        # every picker hears of every request of NGINX's, and counts those that it decided about
+        # every picker hears of every request of NGINX's: it counts those that it decided about, and learns from all
+        if line.learn:
+            nginx_log.learn(line, picker)
         if requests.close(line.request):
             picker.finished(nginx_log.outcome(line))
 
     async with nginx_log.listening(log, ended):
-        yield routes(requests)
+        yield [Route("/decide", _Asgi(requests), methods=["POST"])]
 
 
-def routes(requests: OpenRequests) -> list[Route]:
-    async def decide(request: Request) -> Response:
-        request_id = request.headers.get("x-homing-request", "")
-        if not request_id:
-            return Response("x-homing-request is missing\n", 400)
-        exchange = requests.exchange(request_id)
-        body = await request.body()
-        answer: Answer = HeadersAnswer((), want_body=True)
-        if exchange.stage is Stage.FRESH:
-            answer = await _receive(exchange, _headers_event(request))
-        if isinstance(answer, HeadersAnswer) and answer.want_body and body:
-            first = answer
-            answer = await _receive(exchange, RequestBodyReceived(body))
-            if isinstance(answer, BodyAnswer):
-                answer = BodyAnswer(answer.body, (*first.set_headers, *answer.set_headers))
-        if isinstance(answer, Reject):
-            requests.close(request_id)
-        return _response(answer)
+async def decide(requests: OpenRequests, headers: Iterable[tuple[bytes, bytes]], body: bytes) -> Reply:
+    """One question."""
+    raw = {name.decode("latin-1"): value for name, value in headers}
+    request_id, connection, pool, path, size = (raw.pop(name, b"").decode("latin-1") for name in OURS)
+    if not request_id:
+        return Reply(400, [], b"x-homing-request is missing\n")
+    request = requests.get(request_id, connection)
+    exchange = request.exchange
+    answer: Answer = HeadersAnswer((), want_body=True)
+    if exchange.stage is Stage.FRESH:
+        answer = await _receive(exchange, _headers_event(raw, pool or None, path, size))
+    if isinstance(answer, HeadersAnswer) and answer.want_body and body:
+        request.told = (*request.told, *answer.set_headers)
+        answer = await _receive(exchange, RequestBodyReceived(body))
+    if requests.over(request_id):
+        exchange.close()
+    if isinstance(answer, Reject):
+        requests.close(request_id)
+        return _refusal(answer)
+    if not isinstance(answer, HeadersAnswer | BodyAnswer):
+        return Reply(200, [])
+    request.told = (*request.told, *answer.set_headers)
+    return _reply(answer, request.told)
 
-    return [Route("/decide", decide, methods=["POST"])]
+
+class _Asgi:
+    """`decide` as an ASGI application."""
+
+    def __init__(self, requests: OpenRequests) -> None:
+        self._requests = requests
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        body, more = b"", True
+        while more:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                return
+            body += message.get("body", b"")
+            more = message.get("more_body", False)
+        # of equal names the first counts
+        reply = await decide(self._requests, reversed(scope["headers"]), body)
+        headers = [*reply.headers, (b"content-length", b"%d" % len(reply.body))]
+        await send({"type": "http.response.start", "status": reply.status, "headers": headers})
+        await send({"type": "http.response.body", "body": reply.body})
 
 
 async def _receive(exchange: Exchange, event: Event) -> Answer:
@@ -126,28 +131,28 @@ async def _receive(exchange: Exchange, event: Event) -> Answer:
     return answer
 
 
-def _headers_event(request: Request) -> RequestHeadersReceived:
-    raw = {name.decode("latin-1"): value for name, value in reversed(request.scope["headers"])}
-    of_ours = {name: raw.pop(name, b"").decode("latin-1") for name in OURS}
-    raw[":path"] = of_ours["x-homing-path"].encode("latin-1")
+def _headers_event(raw: dict[str, bytes], pool: str | None, path: str, size: str) -> RequestHeadersReceived:
+    raw["content-length"] = size.encode("latin-1")  # not of the question
+    raw[":path"] = path.encode("latin-1")
     raw[":method"] = b"POST"
-    if not raw.get("x-homing-given"):
-        raw.pop("x-homing-given", None)
     model = raw.pop("x-homing-model", b"").decode("latin-1") or None
-    pool = of_ours["x-homing-pool"] or None
-    return RequestHeadersReceived(raw, model, pool, has_body=of_ours["x-homing-has-body"] == "1")
+    return RequestHeadersReceived(raw, model, pool, has_body=bool(size))
 
 
-def _response(answer: Answer) -> Response:
-    if isinstance(answer, Reject):
-        return Response(answer.message, 200, headers={"x-homing-reject": str(answer.status)})
-    if not isinstance(answer, HeadersAnswer | BodyAnswer):
-        return Response()
-    response = Response(answer.body if isinstance(answer, BodyAnswer) and answer.body is not None else b"")
-    for name, value in answer.set_headers:
-        response.raw_headers.append((name.encode("latin-1"), value))
-        if name == "x-homing-ref" and (ref := Ref.decode(value.decode("latin-1"))) is not None:
-            response.raw_headers.append((b"x-homing-replica", ref.told.encode("latin-1")))
+def _refusal(answer: Reject) -> Reply:
+    headers = [(b"x-homing-reject", b"%d" % answer.status)]
+    if answer.retry_after_s is not None:
+        headers.append((b"retry-after", b"%d" % answer.retry_after_s))
+    return Reply(200, headers, answer.message.encode())
+
+
+def _reply(answer: HeadersAnswer | BodyAnswer, told: SetHeaders) -> Reply:
+    headers = [(name.encode("latin-1"), value) for name, value in told]
+    by_name = dict(told)
+    # where the pool only observes, there is a decision and no destination
+    if DESTINATION in by_name and (ref := Ref.decode(by_name.get("x-homing-ref", b"").decode("latin-1"))) is not None:
+        headers.append((b"x-homing-replica", ref.told.encode("latin-1")))
     if isinstance(answer, HeadersAnswer) and answer.want_body:
-        response.raw_headers.append((b"x-homing-body", b"wanted"))
-    return response
+        headers.append((b"x-homing-body", b"wanted"))
+    body = answer.body if isinstance(answer, BodyAnswer) and answer.body is not None else b""
+    return Reply(200, headers, body)

@@ -10,10 +10,14 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import AsyncIterator, Callable
+from typing import Protocol
 
 import msgspec
 
 from homing.core.config import Address
+from homing.ext_proc.events import ResponseHeadersReceived
+from homing.ext_proc.exchange import Learner
+from homing.ext_proc.learning import CLOSED_SESSION, NEW_SESSION
 from homing.ext_proc.outcomes import Outcome
 
 BUFFER_BYTES = 4 << 20
@@ -21,7 +25,10 @@ BUFFER_BYTES = 4 << 20
 
 
 class Line(msgspec.Struct):
-    """One request, in NGINX's words: of several attempts the times and statuses stand with commas between."""
+    """One request, in NGINX's words: of several attempts the times and statuses stand with commas between.
+
+    `learn`: what the picker wanted to learn from the answer; `learned`: the id of the response, `new_session` and
+    `closed_session`: of the session that the engine named."""
 
     request: str
     pool: str
@@ -32,6 +39,10 @@ class Line(msgspec.Struct):
     first_byte_s: str
     duration_s: float
     upstream: str
+    learn: str = ""
+    learned: str = ""
+    new_session: str = ""
+    closed_session: str = ""
 
 
 _decoder = msgspec.json.Decoder(Line)
@@ -59,6 +70,21 @@ def outcome(line: Line) -> Outcome:
         decision=line.decision,
         ref=line.ref,
     )
+
+
+class Learns(Protocol):
+    """Who learns from answers."""
+
+    def learn(self, answer: ResponseHeadersReceived) -> Learner | None: ...
+
+
+def learn(line: Line, learns: Learns) -> None:
+    """What the answer told, as far as it went."""
+    told = {NEW_SESSION: line.new_session, CLOSED_SESSION: line.closed_session, ":status": str(line.status)}
+    headers = {name: value.encode() for name, value in told.items() if value}
+    learner = learns.learn(ResponseHeadersReceived(headers, line.learn, line.pool, line.replica))
+    if learner is not None and line.learned:
+        learner.hear(b'"id":"%b"' % line.learned.encode())
 
 
 class _Lines(asyncio.DatagramProtocol):

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 import httpx
-from e2e.stack import HOMING, Processes, SimulatedPool, answers, free_ports, replica_ids, until
+from e2e.stack import HOMING, Processes, SimulatedPool, answers, free_ports, replica_ids, summed, until
 
 NJS_MODULE = "/usr/lib/nginx/modules/ngx_http_js_module.so"
 SECRET = "a secret of the test"
@@ -36,6 +36,15 @@ class NginxStack:
         return f"http://127.0.0.1:{self.port}"
 
     @property
+    def data(self) -> int:
+        return self.port
+
+    @property
+    def picker_http(self) -> tuple[str, ...]:
+        """The names of its pickers."""
+        return self.pickers
+
+    @property
     def directory(self) -> Path:
         return self.processes.directory
 
@@ -48,6 +57,7 @@ class NginxStack:
                 "served_name": pool.served_name,
                 "aliases": list(pool.aliases),
                 "hash": pool.hash,
+                "engine": pool.engine,
                 **pool.settings,
                 "replicas": [{"id": r, "address": f"127.0.0.1:{self.replica_ports[r]}"} for r in replica_ids(pool)],
             }
@@ -76,7 +86,8 @@ class NginxStack:
 
     def start_replica(self, pool: SimulatedPool, replica_id: str) -> None:
         listen = f"127.0.0.1:{self.replica_ports[replica_id]}"
-        argv = ("sim", "--listen", listen, "--id", replica_id, "--model", pool.served_name, *pool.sim_flags)
+        argv = ("sim", "--listen", listen, "--id", replica_id, "--model", pool.served_name)
+        argv = (*argv, *(flag.replace("{id}", replica_id) for flag in pool.sim_flags))
         self.processes.start(replica_id, (*HOMING, *argv))
 
     def socket(self, picker: str, kind: str) -> str:
@@ -98,16 +109,25 @@ class NginxStack:
                 return None
         return answer.text if answer.status_code == 200 else None
 
-    def metric(self, name: str, picker: str = "picker") -> float:
-        """The sum of a picker's samples of that name."""
-        lines = (self.picker(picker, "/metrics") or "").splitlines()
-        return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.partition(" ")[0].partition("{")[0] == name)
+    def metric(self, name: str, picker: str = "picker", **labels: str) -> float:
+        """The sum of a picker's samples of that name whose labels include `labels`."""
+        return summed(self.picker(picker, "/metrics") or "", name, labels)
+
+    def in_flight(self) -> float:
+        return sum(self.metric("homing_in_flight", picker) for picker in self.pickers)
+
+    def fail_opens(self) -> int:
+        """Requests for a pool that no picker decided."""
+        return sum(line["decision"] == "fallback" and line["pool"] != "" for line in self.log())
+
+    def pickers_in_service(self) -> int:
+        return sum(self.picker(name, "/readyz") is not None for name in self.pickers)
 
     def start(self) -> None:
         self.write_file()
         self.render()
         for pool in self.pools:
-            for replica_id in replica_ids(pool):
+            for replica_id in replica_ids(pool) if not pool.ports else ():
                 self.start_replica(pool, replica_id)
         replicas = [f"http://127.0.0.1:{port}/health" for port in self.replica_ports.values()]
         until(lambda: all(map(answers, replicas)), what="the replicas")
@@ -132,10 +152,9 @@ def nginx_stack(
     directory.mkdir(parents=True, exist_ok=True)
     names = [r for pool in pools for r in replica_ids(pool)]
     port, *ports = free_ports(1 + len(names) + len(pickers))
-    replicas, logs = ports[: len(names)], dict(zip(pickers, ports[len(names) :], strict=True))
-    stack = NginxStack(
-        Processes(directory), pools, port, dict(zip(names, replicas, strict=True)), njs, extra, pickers, logs
-    )
+    replicas, logs = dict(zip(names, ports, strict=False)), dict(zip(pickers, ports[len(names) :], strict=True))
+    replicas |= {r: port for pool in pools for r, port in zip(replica_ids(pool), pool.ports, strict=False)}
+    stack = NginxStack(Processes(directory), pools, port, replicas, njs, extra, pickers, logs)
     try:
         stack.start()
         yield stack

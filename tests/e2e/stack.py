@@ -44,6 +44,18 @@ def answers(url: str, status: int = 200) -> bool:
         return False
 
 
+def summed(text: str, name: str, labels: Mapping[str, str]) -> float:
+    """The samples of that name in a metrics page whose labels include `labels`."""
+    wanted = {f'{key}="{value}"' for key, value in labels.items()}
+    total = 0.0
+    for line in text.splitlines():
+        sample, _, value = line.rpartition(" ")
+        base, _, rest = sample.partition("{")
+        if base == name and wanted <= set(rest.rstrip("}").split(",")):
+            total += float(value)
+    return total
+
+
 @dataclass
 class Processes:
     """Started here, ended here, by process id."""
@@ -220,14 +232,7 @@ class StaticStack:
     def metric(self, name: str, picker: str = "picker", **labels: str) -> float:
         """The sum of a picker's samples of that name whose labels include `labels`."""
         text = httpx.get(f"http://127.0.0.1:{self.picker_http[picker]}/metrics", trust_env=False).text
-        wanted = {f'{key}="{value}"' for key, value in labels.items()}
-        total = 0.0
-        for line in text.splitlines():
-            sample, _, value = line.rpartition(" ")
-            base, _, rest = sample.partition("{")
-            if base == name and wanted <= set(rest.rstrip("}").split(",")):
-                total += float(value)
-        return total
+        return summed(text, name, labels)
 
     def in_flight(self) -> float:
         return sum(self.metric("homing_in_flight", picker) for picker in self.picker_http)

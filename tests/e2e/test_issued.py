@@ -9,7 +9,8 @@ from pathlib import Path
 
 import httpx
 import pytest
-from e2e.stack import SimulatedPool, StaticStack, static_stack, until
+from e2e.gateways import KINDS, Gateway, Kind, gateway
+from e2e.stack import SimulatedPool, until
 
 pytestmark = pytest.mark.e2e
 
@@ -26,21 +27,27 @@ def short(short_directory: Path) -> Path:
     return short_directory
 
 
+@pytest.fixture(scope="module", params=KINDS)
+def kind(request: pytest.FixtureRequest) -> Kind:
+    chosen: Kind = request.param
+    return chosen
+
+
 @pytest.fixture(scope="module")
-def cookies(short: Path) -> Iterator[StaticStack]:
+def cookies(short: Path, kind: Kind) -> Iterator[Gateway]:
     sessions = {"cookie": {"secret": f"file:{short}/key-one", "secure": False, "name": "sid"}, "history": False}
-    with static_stack(short / "c", (SimulatedPool("p", "m", 4),), {"sessions": sessions}) as stack:
+    with gateway(kind, short / "c", (SimulatedPool("p", "m", 4),), {"sessions": sessions}) as stack:
         yield stack
 
 
 @pytest.fixture(scope="module")
-def signing(short: Path) -> Iterator[StaticStack]:
+def signing(short: Path, kind: Kind) -> Iterator[Gateway]:
     sessions = {"signed": {"keys": [f"file:{short}/key-one"]}}
-    with static_stack(short / "s", (SimulatedPool("p", "m", 4),), {"sessions": sessions}) as stack:
+    with gateway(kind, short / "s", (SimulatedPool("p", "m", 4),), {"sessions": sessions}) as stack:
         yield stack
 
 
-def turn(stack: StaticStack, client: httpx.Client | None = None, **headers: str) -> httpx.Response:
+def turn(stack: Gateway, client: httpx.Client | None = None, **headers: str) -> httpx.Response:
     sent = {name.replace("_", "-"): value for name, value in headers.items()}
     url = f"{stack.url}/v1/chat/completions"
     if client is not None:
@@ -48,7 +55,7 @@ def turn(stack: StaticStack, client: httpx.Client | None = None, **headers: str)
     return httpx.post(url, json=BODY, headers=sent, trust_env=False, timeout=10)
 
 
-def test_browsers_stay_home_by_their_cookie(cookies: StaticStack) -> None:
+def test_browsers_stay_home_by_their_cookie(cookies: Gateway) -> None:
     for _ in range(4):
         with httpx.Client(trust_env=False, headers=BROWSER, timeout=10) as browser:
             first = turn(cookies, browser)
@@ -63,7 +70,7 @@ def test_browsers_stay_home_by_their_cookie(cookies: StaticStack) -> None:
                 assert "set-cookie" not in again.headers
 
 
-def test_programs_get_no_cookie_and_a_header_counts_first(cookies: StaticStack) -> None:
+def test_programs_get_no_cookie_and_a_header_counts_first(cookies: Gateway) -> None:
     assert "set-cookie" not in turn(cookies).headers
     given = turn(cookies, x_session_id="chosen", **{"user-agent": "Mozilla/5.0"})
     assert "set-cookie" not in given.headers
@@ -74,7 +81,7 @@ def test_programs_get_no_cookie_and_a_header_counts_first(cookies: StaticStack) 
 @pytest.mark.parametrize(
     "odd", ["sid=", "sid=a", "sid=a-b-c", "sid=uuid-1-ffffffff-" + "0" * 32, "sid==;;=,", "sid=\xff-1-1"]
 )
-def test_a_cookie_that_proves_wrong_is_no_error(cookies: StaticStack, odd: str) -> None:
+def test_a_cookie_that_proves_wrong_is_no_error(cookies: Gateway, odd: str) -> None:
     answer = httpx.post(
         f"{cookies.url}/v1/chat/completions",
         json=BODY,
@@ -86,7 +93,7 @@ def test_a_cookie_that_proves_wrong_is_no_error(cookies: StaticStack, odd: str) 
     assert answer.headers["set-cookie"].startswith("sid=")
 
 
-def test_ids_that_homing_signed_come_home(signing: StaticStack) -> None:
+def test_ids_that_homing_signed_come_home(signing: Gateway) -> None:
     for _ in range(4):
         first = turn(signing)
         session = first.headers["x-session-id"]
@@ -96,7 +103,7 @@ def test_ids_that_homing_signed_come_home(signing: StaticStack) -> None:
             assert again.headers["x-homing-replica"] == first.headers["x-homing-replica"]
 
 
-def test_others_are_refused_in_openais_shape(signing: StaticStack) -> None:
+def test_others_are_refused_in_openais_shape(signing: Gateway) -> None:
     session = turn(signing).headers["x-session-id"]
     for odd in ("chosen", session[:-1], session + "0", "0" + session, "x" * 20_000):
         answer = turn(signing, x_session_id=odd)
@@ -110,7 +117,7 @@ def test_others_are_refused_in_openais_shape(signing: StaticStack) -> None:
     assert signing.metric("homing_rejected_total", reason="session") == 5
 
 
-def test_every_id_that_comes_back_is_taken(signing: StaticStack) -> None:
+def test_every_id_that_comes_back_is_taken(signing: Gateway) -> None:
     listed = httpx.get(f"{signing.url}/v1/models", trust_env=False)
     begun = httpx.post(f"{signing.url}/invocations", json={"requestType": "NEW_SESSION"}, trust_env=False)
     named = begun.headers["x-amzn-sagemaker-new-session-id"].partition(";")[0]
@@ -119,14 +126,14 @@ def test_every_id_that_comes_back_is_taken(signing: StaticStack) -> None:
         assert turn(signing, x_session_id=session).status_code == 200
 
 
-def test_without_pickers_cookies_and_signed_ids_still_lead_home(cookies: StaticStack, signing: StaticStack) -> None:
+def test_without_pickers_cookies_and_signed_ids_still_lead_home(cookies: Gateway, signing: Gateway) -> None:
     """Nobody proves them then: it fails open."""
     cookie = turn(cookies, **BROWSER)
     session = turn(signing)
     for stack in (cookies, signing):
         for name in stack.picker_http:
             stack.processes.signal(name, signal.SIGKILL)
-        until(lambda stack=stack: stack.pickers_in_service() <= 0, 10, "Envoy to see that no picker runs")
+        until(lambda stack=stack: stack.pickers_in_service() <= 0, 10, "no picker to run")
     for _ in range(3):
         sent = cookie.headers["set-cookie"].partition(";")[0]
         again = turn(cookies, cookie=sent, **BROWSER)

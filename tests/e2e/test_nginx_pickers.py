@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
 from collections import Counter
 from collections.abc import Iterator
@@ -105,6 +106,19 @@ async def test_a_closed_session_is_forgotten(nginx: NginxStack) -> None:
     assert nginx.metric("homing_sessions") == 1
     await ask(nginx.port, request(chat_body(MODEL), {"x-session-id": "s", "x-session-close": "true"}))
     until(lambda: nginx.metric("homing_sessions") == 0, 5, "the session to be forgotten")
+
+
+async def test_overload_of_all_is_refused_with_the_time_to_come_again(short_directory: Path) -> None:
+    settings: dict[str, object] = {"placement": {"prefill_tokens_per_s": 1000, "reject_above_tokens": 5000}}
+    pool = SimulatedPool("full", MODEL, 1, sim_flags=("--ttft-ms", "1500", "--itl-ms", "1"), settings=settings)
+    large = json.dumps({"model": MODEL, "messages": [{"role": "user", "content": "word " * 20_000}], "max_tokens": 2})
+    with nginx_stack(short_directory / "nginx-full", (pool,), pickers=("picker",)) as stack:
+        served = asyncio.create_task(ask(stack.port, request(large.encode())))
+        await asyncio.to_thread(until, lambda: stack.in_flight() == 1, 10, "the large one")
+        refused = await ask(stack.port, request(chat_body(MODEL)))
+        assert (refused.status, json.loads(refused.body)["error"]["type"]) == (429, "RateLimitError")
+        assert 1 <= int(refused.headers["retry-after"]) <= 30
+        assert (await served).status == 200
 
 
 async def test_a_pool_with_isolation_fails_closed(short_directory: Path) -> None:

@@ -109,6 +109,7 @@ CASES = [
     Case("a form without a model", FORM.replace(b"model", b"other"), FORM_TYPE, path="/v1/audio/transcriptions", status=400, error="The request names no model, and there are several: model-a, chat, model-b."),
     Case("JSON that does not say so", MIDDLE, (("content-type", "text/plain"),), status=400, error="The request names no model, and there are several: model-a, chat, model-b."),
     Case("JSON without a type", MIDDLE, (), pool="pool-b"),
+    Case("no body at all, several pools", b"", status=400, error="The request names no model, and there are several: model-a, chat, model-b."),
     Case("legacy completions", b'{"model":"model-a","prompt":"hello"}', path="/v1/completions", pool="pool-a"),
 ]  # fmt: skip
 
