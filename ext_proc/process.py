@@ -48,6 +48,9 @@ from homing.ext_proc.seals import seals
 from homing.ext_proc.sharding import shard
 from homing.ext_proc.transport import Transport
 
+LEAVING_S = 0.6
+"""Envoy asks every half second who serves. Until then it is answered, or it would have to place requests alone."""
+
 GRACE_S = 1.0
 """Streams still open then are cut: Envoy lets their requests go on."""
 
@@ -159,6 +162,8 @@ async def run(config: Config, options: Options) -> None:
                 adopt = _adopting(picker, transport, tasks)
                 following = tasks.create_task(_follow(config, options, picker, adopt, prompts))
                 await ended.wait()
+                await transport.set_serving(False)
+                await asyncio.sleep(LEAVING_S)
                 for task in (asking, following, feeding, proving):
                     task.cancel()
                 await transport.stop(GRACE_S)

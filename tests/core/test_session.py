@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -175,3 +177,18 @@ def test_long_ids_that_begin_alike_are_two_sessions():
     one, two = b"s" * 256 + b"1", b"s" * 256 + b"2"
     digests = {SessionKey(b"", s, b"/" + s[:256]).digest("p", b"secret") for s in (one, two)}
     assert len(digests) == 2
+
+
+def test_a_session_costs_no_more_than_300_bytes_also_after_others_have_come_and_gone():
+    """So 200,000 cost 60 MB at most: `pytest bench/micro/test_homes.py` measures that many."""
+    sessions = 25_000
+    tracemalloc.start()
+    try:
+        homes = Homes(1800.0, sessions)
+        for i in range(2 * sessions):
+            homes.put(i.to_bytes(16, "big"), "gpu-1", 1000.0 + i / sessions, "gpu-2", 10_000 + i)
+        size_bytes, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(homes) == sessions
+    assert size_bytes / sessions < 300

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import signal
+import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import cycle
 from pathlib import Path
 
 import httpx
@@ -77,10 +80,29 @@ def restart(stack: StaticStack, picker: str) -> None:
     until(lambda: stack.pickers_in_service() == 2, what=f"{picker} in Envoy")
 
 
-def test_all_pickers_restarted_one_by_one_lose_no_pin(stack: StaticStack, homes: dict[str, str]):
-    for picker in ("picker", "standby"):
-        restart(stack, picker)
-        all_at_home(stack, homes)
+def test_all_pickers_restarted_one_by_one_under_load_lose_no_pin(stack: StaticStack, homes: dict[str, str]):
+    """Not one turn is placed by Envoy alone: who leaves says so first."""
+    over = threading.Event()
+
+    def turns(sessions: list[str]) -> list[tuple[str, str, str]]:
+        served = []
+        for session in cycle(sessions):
+            served.append((session, *ask(stack, session)))
+            if over.is_set():
+                return served
+        return served
+
+    with ThreadPoolExecutor(4) as threads:
+        asking = [threads.submit(turns, SESSIONS[i::4]) for i in range(4)]
+        try:
+            for picker in ("picker", "standby"):
+                restart(stack, picker)
+        finally:
+            over.set()
+        served = [turn for each in asking for turn in each.result()]
+    assert [turn for turn in served if turn != (turn[0], homes[turn[0]], "home")] == []
+    assert len(served) > 100
+    all_at_home(stack, homes)
 
 
 def test_after_a_kill_the_sibling_knows_all_that_was_told(stack: StaticStack, homes: dict[str, str]):
