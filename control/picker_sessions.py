@@ -30,10 +30,12 @@ class Answers:
 class PickerSessions:
     """Asks every picker. An asynchronous context manager."""
 
-    def __init__(self, addresses: Mapping[str, str], timeout_s: float = TIMEOUT_S) -> None:
-        """`addresses` by the pickers' names."""
+    def __init__(self, addresses: Mapping[str, str], timeout_s: float = TIMEOUT_S, token: str | None = None) -> None:
+        """`addresses` by the pickers' names. `token`: for those on other machines."""
         self._timeout_s = timeout_s
         self._clients = {name: client(address) for name, address in addresses.items()}
+        for each in self._clients.values() if token is not None else ():
+            each.headers["authorization"] = f"Bearer {token}"
 
     async def __aenter__(self) -> PickerSessions:
         return self

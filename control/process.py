@@ -39,6 +39,7 @@ from homing.control.telling import LastGoodFiles, Telling
 from homing.control.watch import FleetWatch
 from homing.core.config import Config
 from homing.core.fleet import Fleet, encode
+from homing.ext_proc.pins.secret import SharedSecret
 
 log = logging.getLogger(__name__)
 
@@ -86,7 +87,7 @@ async def run(config: Config, options: Options, resources: Resources) -> None:
     telling = Telling(ads, feed, _snapshots(options, resources), _last_good(options, resources))
     collector = ControlCollector(watch, sources, telling, feed, ads)
     pickers, census = PickerMetrics(options.picker_http), PickerCensus(options.picker_http)
-    sessions = PickerSessions(options.picker_http)
+    sessions = PickerSessions(options.picker_http, token=_token(config, options.file))
     audit, drains = Audit(state, time.time), Drains(membership, census, state, time.time)
     audit.restore(saved.audit)
     drains.restore(saved.drains)
@@ -122,6 +123,16 @@ async def run(config: Config, options: Options, resources: Resources) -> None:
         feed.close()
         http.should_exit = True
         await ads.stop(ADS_GRACE_S)
+
+
+def _token(config: Config, file: Path) -> str | None:
+    """What pickers on other machines want to be shown, where this service knows the secret that they share."""
+    try:
+        secret = SharedSecret.of(config.sessions.secret, file, os.environ)
+    except SecretError as error:
+        log.warning("sessions of pickers on other machines are not shown: sessions.secret: %s", error)
+        return None
+    return secret.token() if secret.shared else None
 
 
 def _api_keys(file: Path, membership: Membership) -> Callable[[str], str | None]:

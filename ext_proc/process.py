@@ -34,6 +34,7 @@ from homing.ext_proc import decide, http, receipts, residents, sessions
 from homing.ext_proc.engines import Engines, HttpAsk
 from homing.ext_proc.exchange import Exchange
 from homing.ext_proc.feed import Feed, follow
+from homing.ext_proc.guard import guarded
 from homing.ext_proc.identity import Identity
 from homing.ext_proc.keeping import text_store
 from homing.ext_proc.metrics import PickerCollector, Ttft
@@ -135,10 +136,10 @@ async def run(config: Config, options: Options) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, ended.set)
+    token = secret.token() if secret.shared else None
     asked = (
         residents.routes(picker, clock, sharing.shares),
-        sessions.routes(picker, clock),
-        receipts.routes(picker, clock),
+        guarded((*sessions.routes(picker, clock), *receipts.routes(picker, clock)), token),
     )
     own = (*chain.from_iterable(asked), *sharing.routes())
     async with decide.for_nginx(picker, options.nginx_log, clock) as for_nginx:

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
-from hmac import compare_digest
 
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from homing.ext_proc.guard import shows
 from homing.ext_proc.pins.counts import Peer, PinCounts
 from homing.ext_proc.pins.knowledge import Knowledge
 from homing.ext_proc.pins.message import MAX_BYTES, MAX_WORDS, MalformedMessageError, decode, decode_digests, encode
@@ -19,14 +19,10 @@ from homing.ext_proc.pins.siblings import JOURNAL_PATH, LENGTH_BYTES, TABLE_PATH
 
 def routes(knowledge: Knowledge, counts: PinCounts, token: str) -> list[Route]:
     """Only for who has the token."""
-    expected = f"Bearer {token}".encode()
-
-    def known(request: Request) -> bool:
-        return compare_digest(request.headers.get("authorization", "").encode("latin-1"), expected)
 
     async def said(request: Request) -> bytes | Response:
         """The body, or a refusal."""
-        if not known(request):
+        if not shows(request, token):
             return PlainTextResponse("a sibling's token is missing\n", 401)
         body = bytearray()
         async for chunk in request.stream():
@@ -57,7 +53,7 @@ def routes(knowledge: Knowledge, counts: PinCounts, token: str) -> list[Route]:
         return Response(encode(knowledge.words_of(digests)), media_type="application/octet-stream")
 
     async def table(request: Request) -> Response:
-        if not known(request):
+        if not shows(request, token):
             return PlainTextResponse("a sibling's token is missing\n", 401)
         return StreamingResponse(_frames(knowledge), media_type="application/octet-stream")
 

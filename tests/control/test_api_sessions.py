@@ -30,6 +30,11 @@ async def test_what_is_no_answer_is_none(http_replies):
         assert await pickers.look_up("s", "", "") == Answers((ONE,), 1, complete=False)
 
 
+async def test_pickers_are_shown_the_token():
+    async with PickerSessions({"one": "10.0.0.1:1", "two": "unix:/x"}, token="secret") as pickers:
+        assert {each.headers["authorization"] for each in pickers._clients.values()} == {"Bearer secret"}
+
+
 @pytest.fixture
 async def client(homing_yaml, http_replies, make_service):
     """Of a service whose one picker knows two sessions."""
