@@ -12,9 +12,10 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from hashlib import blake2b
 from math import inf
+
+import msgspec
 
 from homing.core.journal import Journal, Word
 from homing.core.recency import Recency
@@ -34,8 +35,7 @@ MAX_NAMES = 4096
 TAG_BYTES = 4
 
 
-@dataclass(frozen=True, slots=True)
-class SessionKey:
+class SessionKey(msgspec.Struct, frozen=True, gc=False):
     """One conversation of one tenant. `text` is Envoy's x-homing-key, the input of its hash."""
 
     tenant: bytes

@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
+import msgspec
+
 Headers = Mapping[str, bytes]
 SetHeaders = tuple[tuple[str, bytes], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class RequestHeadersReceived:
+class RequestHeadersReceived(msgspec.Struct, frozen=True):
     """The request's headers, lower-case, the first of equal names, as Envoy's %REQ()% has it. `model`: what Envoy
     found in the body, if anything. `cluster`: where the route leads, None where it answers by itself. `has_body`: more
     than headers is to come. `subset`: the only addresses that a hop before Envoy's filter allows."""
@@ -25,8 +26,7 @@ class RequestHeadersReceived:
     subset: frozenset[str] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class RequestBodyReceived:
+class RequestBodyReceived(msgspec.Struct, frozen=True):
     """The whole body: asked for by `HeadersAnswer.want_body`."""
 
     body: bytes
@@ -72,8 +72,7 @@ Event = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class HeadersAnswer:
+class HeadersAnswer(msgspec.Struct, frozen=True):
     """Headers to overwrite on the request. `want_body` has Envoy buffer the body and send it too; `reroute` has it
     choose the route anew."""
 
@@ -82,8 +81,7 @@ class HeadersAnswer:
     reroute: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class BodyAnswer:
+class BodyAnswer(msgspec.Struct, frozen=True):
     """`body` replaces the request's, content-length included; None leaves it byte for byte. Headers to overwrite, for
     a decision that had to see the body."""
 

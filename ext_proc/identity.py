@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import msgspec
+
 from homing.core.config.issued import Cookie
 from homing.core.seal import Seal
 from homing.core.session import SessionKey
@@ -29,8 +31,7 @@ class Seals:
 NO_SEALS = Seals()
 
 
-@dataclass(frozen=True, slots=True)
-class Caller:
+class Caller(msgspec.Struct, frozen=True):
     """`given`: the client named the session, and may. `refused`: it named one that it may not. `cookie`: what more to
     tell Envoy once the session has the id that is passed in; None where the client gets no cookie."""
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(msgspec.Struct, frozen=True, gc=False):
     """One finished request. `replica_id` is who really served, after retries; empty if nobody did.
 
     Times in seconds; `ttft_s` is the time to the first byte from the replica. `ref` names the decision it belongs to.
