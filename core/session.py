@@ -60,6 +60,21 @@ class SessionKey(msgspec.Struct, frozen=True, gc=False):
         return pool_tag(pool_id, secret) + blake2b(identity, key=secret, digest_size=12).digest()
 
 
+class Digester:
+    """`SessionKey.digest` for the sessions of one pool: what is the same for all of them is worked out once."""
+
+    __slots__ = ("_begun", "_tag")
+
+    def __init__(self, pool_id: str, secret: bytes) -> None:
+        self._tag = pool_tag(pool_id, secret)
+        self._begun = blake2b(pool_id.encode() + b"\0", key=secret, digest_size=12)
+
+    def of(self, key: SessionKey) -> bytes:
+        hashed = self._begun.copy()
+        hashed.update(key.tenant + b"\0" + key.session)
+        return self._tag + hashed.digest()
+
+
 def pool_tag(pool_id: str, secret: bytes) -> bytes:
     """How the digests of a pool's sessions begin, so that they can be counted."""
     return blake2b(pool_id.encode(), key=secret, digest_size=TAG_BYTES).digest()
@@ -111,6 +126,14 @@ class Homes:
         """The home, if the session is known and not idle for too long. Does not count as use: `put` does."""
         slot = self._slots.get(digest)
         return self._replicas[slot] if slot is not None and now - self._used[slot] < self._ttl_s else None
+
+    def last(self, digest: bytes, now: float) -> tuple[str, float, int] | None:
+        """`get` and `size` in one look: the home, when the session was last used, the tokens of its context then."""
+        slot = self._slots.get(digest)
+        if slot is None:
+            return None
+        used = self._used[slot]
+        return (self._replicas[slot], used, self._tokens[slot]) if now - used < self._ttl_s else None
 
     def living(self, now: float) -> Iterator[tuple[bytes, str]]:
         """(digest, home) of every session not idle for too long. The table may change while it is being read."""

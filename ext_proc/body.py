@@ -86,6 +86,11 @@ class Bodies:
         self._plans[pool.id] = (pool, plan)
         return plan
 
+    def leaves(self, pool: Pool) -> bool:
+        """Whether a request that names its session and no alias is placed, and its body never read."""
+        plan = self.plan(pool)
+        return plan.places and not plan.observes and not plan.needs and not self.proof.asks(pool)
+
     def forget(self, key: SessionKey) -> None:
         """The session has ended."""
         self.sessions.forget(self.digest(key))

@@ -25,6 +25,11 @@ class Models:
         self._auto = config.auto
         self.preferred.limit(config.sessions.ttl_s, config.sessions.max)
 
+    @property
+    def chooses(self) -> bool:
+        """Whether the file has an `auto`."""
+        return self._auto is not None
+
     def asked(self, request: RequestHeadersReceived) -> Auto | None:
         """The file's `auto`, if the request leaves the choice to it. Envoy writes the default's name into most bodies
         before it asks, and says so."""

@@ -15,7 +15,7 @@ from homing.core.config import Config
 from homing.core.fleet import Fleet
 from homing.core.history import Said, header_safe, read
 from homing.core.placement.counters import Counters
-from homing.core.placement.decision import Arrival, Decision, Ref
+from homing.core.placement.decision import Arrival, Decision, Reason, Ref
 from homing.core.placement.home import Placer
 from homing.core.placement.kept import Kept
 from homing.core.placement.load import Place
@@ -26,18 +26,22 @@ from homing.ext_proc.body import Bodies, Work
 from homing.ext_proc.counts import Counts
 from homing.ext_proc.events import Event, Headers, Reject, RequestHeadersReceived, ResponseHeadersReceived, SetHeaders
 from homing.ext_proc.exchange import Reading, Stage
-from homing.ext_proc.identity import NO_SEALS, Caller, Identity, Seals
+from homing.ext_proc.identity import COOKIE, NO_SEALS, Caller, Identity, Seals
 from homing.ext_proc.learning import LEARN, SESSION, ResponseLearner, learn, lesson
 from homing.ext_proc.models import Models
 from homing.ext_proc.outcomes import Outcome
 from homing.ext_proc.prefixes import Prefixes
 from homing.ext_proc.proof import Proof
 from homing.ext_proc.response_requests import ResponsesRequest, ResponseVisit
-from homing.ext_proc.routed import NEW_SESSION, RoutedRequest, UnnamedRequest
+from homing.ext_proc.routed import NEW_SESSION, RoutedRequest, Settled, UnnamedRequest
 from homing.ext_proc.tokenizing import Sent
 from homing.ext_proc.unread import Unread
 
 CONVERSATION_PATHS = (b"/v1/chat/completions", b"/v1/messages", responses.PATH)
+
+GIVEN = "x-homing-given"
+UNUSUAL = frozenset({"x-session-close", "x-homing-odd", LEARN, COOKIE})
+"""Headers that ask for more than a place."""
 
 
 class TtftSink(Protocol):
@@ -78,6 +82,7 @@ class Picker:
         self.models = Models(secret, clock)
         self._fields: tuple[str, ...] = ()
         self._recognises = False
+        self._plain: frozenset[str] = frozenset()
 
     def configure(self, config: Config, seals: Seals = NO_SEALS) -> None:
         """What the file says of sessions and tenants, as of now."""
@@ -95,12 +100,14 @@ class Picker:
         header = tenants.header if tenants is not None and tenants.trusted else None
         self.identity.configure(header, sessions.cookie, seals)
         self.placer.finish = self.identity.sign if self.identity.signs else None
+        self._plain = self._plain_pools()
 
     def adopt(self, fleet: Fleet) -> None:
         """The fleet as of now. Pools that did not change keep their tables; who is gone leaves the metrics."""
         before, self.fleet = self.fleet, CompiledFleet.of(fleet, self.fleet)
         self.version = fleet.version
         self.bodies.adopt(fleet)
+        self._plain = self._plain_pools()
         if self._prefixes is not None:
             self._prefixes.adopt(fleet)
         for place in before.fit() - self.fleet.fit():  # when it is back it is most likely a new process, and cold
@@ -115,9 +122,49 @@ class Picker:
             for key in [key for key in self.counts.outcomes if key[:2] == place]:
                 del self.counts.outcomes[key]
 
-    def route(self, request: RequestHeadersReceived) -> RoutedRequest | Reject | Reading[RoutedRequest | Reject]:
+    def route(
+        self, request: RequestHeadersReceived
+    ) -> RoutedRequest | Settled | Reject | Reading[RoutedRequest | Reject]:
+        if (settled := self._settle(request)) is not None:
+            return settled
         wait = self._to_read(request)
         return self._route(request) if wait is None else Reading(wait, lambda: self._route(request))
+
+    def _settle(self, request: RequestHeadersReceived) -> Settled | None:
+        """The usual request, the next turn of a session that goes home, without a step that it does not need. None for
+        any other: the steps of `_route` find out."""
+        headers, pool = request.headers, self._pool_of(request)
+        if (
+            pool is None
+            or pool.pool.id not in self._plain
+            or GIVEN not in headers
+            or request.subset is not None
+            or not UNUSUAL.isdisjoint(headers)
+            or request.model in pool.unusual
+            or responses.PATH in headers.get(":path", b"")
+        ):
+            return None
+        key = self.identity.key(headers)
+        if not key.session.isascii() or not 0 < len(key.session) <= KEY_ID_BYTES:
+            return None
+        now = self._clock()
+        decision = self.placer.staying.decide(pool, key, _length(headers), now)
+        if decision is None:
+            return None
+        self.counts.decisions[pool.pool.id, Reason.HOME] += 1
+        self.placer.begun(decision, now)
+        return Settled(self.placer.load, decision)
+
+    def _plain_pools(self) -> frozenset[str]:
+        """Whose usual requests `_settle` may decide: no body is read, nobody is refused, and ids are what they say."""
+        if self.models.chooses or self.identity.signs:
+            return frozenset()
+        settings = self.placer.scales.settings
+        return frozenset(
+            pool_id
+            for pool_id, pool in self.fleet.by_id.items()
+            if self.bodies.leaves(pool.pool) and settings(pool_id).reject_above_tokens <= 0
+        )
 
     def _to_read(self, request: RequestHeadersReceived) -> Awaitable[object] | None:
         """Of what the headers name: a session of the client's, or a response."""
@@ -125,7 +172,7 @@ class Picker:
         if (response_id := responses.named_by(request.headers.get(":path", b""))) is not None:
             pools = self.fleet.by_id.values() if pool is None else (pool,)
             return self.unread.of_path(pools, self.kept.keys(key.tenant, response_id))
-        named = pool is not None and "x-homing-given" in request.headers and key.session
+        named = pool is not None and GIVEN in request.headers and key.session
         return self.unread.of_headers(pool, key) if pool is not None and named else None
 
     def _pool_of(self, request: RequestHeadersReceived) -> CompiledPool | None:
@@ -300,7 +347,7 @@ class Picker:
         closing: SessionKey | None,
     ) -> RoutedRequest | Reject:
         """A hop before us allows only some addresses: placed by the headers alone, and nowhere else."""
-        given, size_bytes = "x-homing-given" in request.headers, _length(request.headers)
+        given, size_bytes = GIVEN in request.headers, _length(request.headers)
         arrival = Arrival(key, given, size_bytes, pool.adapter(request.model), request.subset)
         decision = self.placer.place(pool, arrival, self._clock()) if key.session else None
         self._begin(pool, decision)

@@ -7,8 +7,8 @@ from typing import Protocol
 
 from homing.core.chat import NotAnObjectError
 from homing.core.history import Said, header_safe
-from homing.core.placement.decision import Decision
-from homing.core.placement.load import Place
+from homing.core.placement.decision import Decision, Reason
+from homing.core.placement.load import Load, Place
 from homing.core.placement.pools import CompiledPool
 from homing.core.prefix.prompt import Prompt
 from homing.core.session import SessionKey
@@ -20,6 +20,7 @@ from homing.ext_proc.unread import Unread
 DESTINATION = "x-gateway-destination-endpoint"
 NEW_SESSION = "x-homing-new-session"
 POOL = "x-homing-pool"
+AT_HOME = ("x-homing-decision", Reason.HOME.encode())
 OBSERVED = ("x-homing-decision", "x-homing-ref")
 """Headers that change nothing on a request's way."""
 
@@ -118,6 +119,28 @@ class RoutedRequest:
         place, minted = (self._decision.place, self._decision.session) if self._decision else (None, None)
         closing = self._closing.named(minted) if self._closing is not None and minted is not None else self._closing
         self._desk.release(place, closing)
+
+
+class Settled:
+    """A request that has gone home, and of which there is no more to be done: nearly every one."""
+
+    __slots__ = ("_load", "_place", "set_headers")
+    want_body = reroute = False
+
+    def __init__(self, load: Load, decision: Decision) -> None:
+        self._load = load
+        self._place = decision.place
+        self.set_headers: SetHeaders = (
+            (DESTINATION, ",".join(decision.endpoints).encode()),
+            AT_HOME,
+            ("x-homing-ref", decision.ref.encode()),
+        )
+
+    def rewrite(self, body: bytes) -> BodyAnswer:
+        return BodyAnswer()
+
+    def release(self) -> None:
+        self._load.end(self._place)
 
 
 class UnnamedRequest(RoutedRequest):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+
+import msgspec
 
 from homing.core.chains import Chains
 from homing.core.fleet import Fleet, HealthChanged, Pool, Replica
@@ -15,7 +16,7 @@ from homing.ext_proc.events import BodyAnswer, HeadersAnswer, RequestBodyReceive
 from homing.ext_proc.exchange import Exchange
 from homing.ext_proc.identity import NO_SEALS, Identity
 from homing.ext_proc.outcomes import Outcome
-from homing.ext_proc.picker import Picker, RoutedRequest
+from homing.ext_proc.picker import Picker, RoutedRequest, Settled
 
 REPLICAS = tuple(Replica(f"gpu-{i}", f"10.0.0.{i}:8000") for i in range(3))
 POOL = Pool("p", "served", ("alias",), replicas=REPLICAS)
@@ -50,7 +51,7 @@ class Picking:
 
     def route(
         self, session: bytes = b"s", model: str | None = "served", *, given: bool = True, **more: bytes
-    ) -> RoutedRequest:
+    ) -> RoutedRequest | Settled:
         """`more`: further headers, with _ for -."""
         headers = {name.replace("_", "-"): value for name, value in more.items()}
         tenant = headers.get(self.picker.identity.tenant_header or "", b"")
@@ -64,7 +65,7 @@ class Picking:
 
 def outcome(**fields: object) -> Outcome:
     served = Outcome("p", "gpu-0", 200, 0.5, 1.0, 1, "home", "00" * 16)
-    return replace(served, **fields)
+    return msgspec.structs.replace(served, **fields)
 
 
 def home(session: bytes = b"s") -> Replica:
@@ -86,7 +87,7 @@ def destination(picking: Picking) -> str:
     return dict(picking.route().set_headers)["x-gateway-destination-endpoint"].decode().split(",")[0]
 
 
-def closing(picking: Picking, model: str | None, session: bytes = b"s") -> RoutedRequest:
+def closing(picking: Picking, model: str | None, session: bytes = b"s") -> RoutedRequest | Settled:
     return picking.route(session, model, x_session_close=b"True")
 
 

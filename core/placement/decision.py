@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Set
-from dataclasses import dataclass
 from enum import StrEnum
+
+import msgspec
 
 from homing.core.placement.load import Place
 from homing.core.prefix.prompt import Prompt
 from homing.core.session import SessionKey
 
 
-@dataclass(frozen=True, slots=True)
-class Arrival:
+class Arrival(msgspec.Struct, frozen=True):
     """What is known of a request when it is to be placed. `given`: the client sent the session's id. `size_bytes` of
     the body, 0 if unknown. `prompt`: its messages, where the body has been read."""
 
@@ -37,8 +37,7 @@ class Reason(StrEnum):
     LEFT = "left"  # its home could serve it, but staying would cost more than moving: now lives elsewhere
 
 
-@dataclass(frozen=True, slots=True)
-class Ref:
+class Ref(msgspec.Struct, frozen=True, gc=False):
     """Names a decision to Envoy, whose access log brings it back with the outcome, maybe to another picker: the
     session's digest in the table of homes, the replica that Envoy was told, and the tokens that were expected to be
     prefilled there until the first token came, those that waited included. `at_most`: or fewer, if somebody's prompt
@@ -63,8 +62,7 @@ class Ref:
             return None
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(msgspec.Struct, frozen=True):
     """`endpoints` in the order in which Envoy is to try them; `session` when a new id was minted; `uncached`: the
     tokens that are expected to be prefilled."""
 

@@ -21,6 +21,7 @@ from homing.core.placement.load import Load, Place
 from homing.core.placement.minting import Shard, looks_minted, mint
 from homing.core.placement.pools import CompiledPool
 from homing.core.placement.prefix import NoPrefixes, PrefixIndex
+from homing.core.placement.staying import Staying
 from homing.core.placement.weighing import Scales
 from homing.core.session import TAG_BYTES, Homes, SessionKey, pool_tag
 
@@ -40,7 +41,7 @@ class Placer:
     `break_tie` picks an index below n, at random in production.
     """
 
-    __slots__ = ("_secret", "chains", "finish", "homes", "load", "prefixes", "scales", "shard")
+    __slots__ = ("_secret", "chains", "finish", "homes", "load", "prefixes", "scales", "shard", "staying")
 
     def __init__(
         self,
@@ -56,6 +57,7 @@ class Placer:
         self.load = load
         self.prefixes = prefixes or NoPrefixes()
         self.scales = Scales(load, break_tie)
+        self.staying = Staying(homes, self.scales, secret)
         self.shard: Shard | None = None
         """Where several pickers share out the sessions: new ids come back to this one."""
         self._secret = secret

@@ -62,6 +62,11 @@ class Meter:
     def tokens_per_s(self) -> float:
         return self.speed.learned(self.assumed_speed)
 
+    def begin(self, tokens: float, now: float) -> float:
+        """As `Load.begin`."""
+        self.in_flight += 1
+        return self.queue.add(tokens, now, self.speed.learned(self.assumed_speed))
+
     def own_waiting(self, now: float) -> float:
         return self.queue.waiting(now, self.speed.learned(self.assumed_speed))
 
@@ -127,9 +132,7 @@ class Load:
 
     def begin(self, place: Place, tokens: float = 0.0, now: float = 0.0) -> float:
         """A request of which `tokens` are not cached. Where it ends in the queue, for `Queue.first_token`."""
-        meter = self.meter(place)
-        meter.in_flight += 1
-        return meter.queue.add(tokens, now, meter.tokens_per_s)
+        return self.meter(place).begin(tokens, now)
 
     def end(self, place: Place) -> None:
         meter = self._meters.get(place)

@@ -20,6 +20,7 @@ class CompiledPool:
     newcomers: tuple[Replica, ...] = field(compare=False)  # those that take new sessions
     by_id: Mapping[str, int] = field(compare=False)  # index in `members`
     adapters: frozenset[str] = field(compare=False)
+    unusual: frozenset[str | None] = field(compare=False)  # model names other than the one that is served
     table: Table = field(compare=False)
 
     @classmethod
@@ -27,7 +28,8 @@ class CompiledPool:
         members = tuple(r for r in pool.replicas if r.in_hash)
         newcomers = tuple(r for r in members if r.takes_new_sessions)
         by_id = {r.id: index for index, r in enumerate(members)}
-        return cls(pool, members, newcomers, by_id, frozenset(pool.adapters), _table(pool, members))
+        adapters = frozenset(pool.adapters)
+        return cls(pool, members, newcomers, by_id, adapters, adapters.union(pool.aliases), _table(pool, members))
 
     def owner(self, key: bytes) -> Replica | None:
         """The replica that the data plane alone would choose."""
@@ -40,6 +42,14 @@ class CompiledPool:
 
     def walk(self, key: bytes) -> Iterator[Replica]:
         return (self.members[index] for index in self.table.walk(key))
+
+    def heir(self, key: bytes, target: Replica) -> Replica | None:
+        """The next on the hash after `target`, of those that take new sessions."""
+        for index in self.table.walk(key):
+            candidate = self.members[index]
+            if candidate.address != target.address and candidate.takes_new_sessions:
+                return candidate
+        return None
 
     def member(self, replica_id: str) -> Replica | None:
         """The replica if it is in the table, so fit to serve."""

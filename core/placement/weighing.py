@@ -72,9 +72,9 @@ class Scales:
 
     def begun(self, place: Place, digest: bytes, expected: int, uncached: float, size_bytes: int, now: float) -> None:
         """A request is on its way there. `digest` and `expected` name it to `first_token`."""
-        self.load.meter(place).sent(size_bytes)
-        mark = self.load.begin(place, uncached, now)
-        self._begun[digest, expected] = (mark, now)
+        meter = self.load.meter(place)
+        meter.sent(size_bytes)
+        self._begun[digest, expected] = (meter.begin(uncached, now), now)
         if len(self._begun) > MOST_BEGUN:
             del self._begun[next(iter(self._begun))]
 
@@ -113,17 +113,9 @@ class Scales:
         move costs, so nobody else need be looked at. True for most requests."""
         if asked.held is not None:
             return False
-        meter = self.meter(pool_id, home)
-        s = asked.settings
-        wanted = meter.activity.tokens + meter.others_tokens
-        usable = USABLE * (meter.cache_tokens or s.cache_tokens)
-        evicted = (
-            s.eviction_factor * asked.further_turns * asked.tokens * (1.0 - usable / wanted) if wanted > usable else 0.0
-        )
-        speed = meter.tokens_per_s / self.learned(pool_id).prefill_tokens_per_s
-        return speed >= SLOW and meter.waiting(now) + evicted <= speed * (
-            s.leave_tokens + s.leave_factor * asked.home_cached
-        )
+        meter, learned = self.meter(pool_id, home), self.learned(pool_id)
+        speed, waiting = meter.tokens_per_s, meter.waiting(now)
+        return content(meter, learned, asked.settings, asked.tokens, asked.home_cached, speed, waiting)
 
     def overloaded(self, pool: CompiledPool, now: float) -> float | None:
         """Seconds until the replica that is first has worked off what is too much, if all have more waiting than
@@ -204,6 +196,25 @@ class Scales:
         if (held := asked.held) is not None:
             chosen.update(sorted(held, key=held.__getitem__, reverse=True)[:size])
         return [replica for name in chosen if (replica := pool.member(name)) is not None]
+
+
+def content(
+    meter: Meter,
+    learned: Learned,
+    settings: Settings,
+    tokens: float,
+    cached: float,
+    tokens_per_s: float,
+    waiting: float,
+) -> bool:
+    """Whether a request of `tokens`, of which `cached` are there, has no reason to leave the home of this meter."""
+    wanted = meter.activity.tokens + meter.others_tokens
+    usable = USABLE * (meter.cache_tokens or settings.cache_tokens)
+    evicted = 0.0
+    if wanted > usable:
+        evicted = settings.eviction_factor * learned.further_turns * tokens * (1.0 - usable / wanted)
+    speed = tokens_per_s / learned.prefill_tokens_per_s
+    return speed >= SLOW and waiting + evicted <= speed * (settings.leave_tokens + settings.leave_factor * cached)
 
 
 def _pace(able: Sequence[There]) -> float:

@@ -268,7 +268,7 @@ def test_where_the_file_asks_for_it_overload_of_all_is_refused_with_a_time_to_co
     answer = Exchange(picking.picker).receive(request)
     assert answer == Reject(429, "Every replica of this model has too much work waiting.", retry_after_s=2)
     assert picking.picker.counts.rejected == {"overload": 1}
-    assert isinstance(Exchange(picking.picker).receive(replace(request, model="other")), HeadersAnswer)
+    assert isinstance(Exchange(picking.picker).receive(RequestHeadersReceived(headers, "other")), HeadersAnswer)
     picking.now = 3.0
     assert isinstance(Exchange(picking.picker).receive(request), HeadersAnswer)
 
