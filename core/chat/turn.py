@@ -8,10 +8,12 @@ from enum import StrEnum
 
 import msgspec
 
-from homing.core.chat.body import Members
-from homing.core.chat.text import Items, inside, items, joined, listed, part
+from homing.core.chat.body import Members, encode
+from homing.core.chat.text import Items, inside, is_nothing, items, joined, listed, part
 
 NOTHING = msgspec.Raw(b"null")
+
+_members = msgspec.json.Decoder(Members)
 
 
 class Kind(StrEnum):
@@ -88,6 +90,31 @@ class Turn:
             parts = [part(text or b"", self.text_type)]
         return self.with_content(listed([*results, *parts]))
 
+    def result_followed_by(self, content: msgspec.Raw) -> Turn | None:
+        """The result of a tool with `content` as a part of it. None where this is something else, or more."""
+        if self.kind is Kind.BLOCKS:
+            return self._last_result_followed_by(content)
+        if self.role != "tool":
+            return None
+        if not self.bare:
+            return self.followed_by(content)
+        whole = _longer(self.members, "output", content, self.text_type)
+        return None if whole is None else self.with_member("output", whole)
+
+    def _last_result_followed_by(self, content: msgspec.Raw) -> Turn | None:
+        results, rest = self._results()
+        if not results or items(rest):
+            return None
+        try:
+            block = _members.decode(results[-1])
+        except msgspec.DecodeError:
+            return None
+        whole = _longer(block, "content", content, self.text_type)
+        if whole is None:
+            return None
+        longer = msgspec.Raw(encode({**block, "content": whole}))
+        return self.with_content(listed([*results[:-1], longer]))
+
     def _results(self) -> tuple[Items, msgspec.Raw]:
         if self.kind is not Kind.BLOCKS or b"tool_result" not in bytes(self.content):
             return [], self.content
@@ -105,6 +132,11 @@ class Turn:
         """A turn of its own in the same shape."""
         members: Members = {"role": msgspec.Raw(msgspec.json.encode(role)), "content": content}
         return Turn(role, members, self.kind)
+
+
+def _longer(result: Members, member: str, content: msgspec.Raw, kind: str) -> msgspec.Raw | None:
+    said = result.get(member, NOTHING)
+    return None if is_nothing(said) else joined(said, content, kind)
 
 
 Turns = Sequence[Turn]

@@ -49,7 +49,7 @@ def _folded(turns: Turns, start: int, alternates: bool) -> Turns:
             waiting = turn
         elif waiting is None or turn.role == "tool":  # results stay with their calls
             folded.append(turn)
-        elif (said := _with(turn, waiting.content)) is not None:
+        elif (said := _with(turn, waiting.content, alternates)) is not None:
             folded.append(said)
             waiting = None
         else:
@@ -61,16 +61,21 @@ def _folded(turns: Turns, start: int, alternates: bool) -> Turns:
     return folded
 
 
-def _with(turn: Turn, system: msgspec.Raw) -> Turn | None:
-    return turn.preceded_by(system) if turn.role == "user" and not turn.bare else None
+def _with(turn: Turn, system: msgspec.Raw, alternates: bool) -> Turn | None:
+    """Anthropic's results of tools are a user's turn, which no other may follow where turns alternate."""
+    if turn.role != "user" or turn.bare:
+        return None
+    whole = turn.result_followed_by(system) if alternates else None
+    return turn.preceded_by(system) if whole is None else whole
 
 
 def _settle(folded: list[Turn], system: Turn, alternates: bool) -> None:
     """No user's turn follows. A user's turn of its own behind a tool's result would break the alternation."""
     last = folded[-1] if folded else None
-    if last is not None and not last.bare and (last.role == "user" or (alternates and last.role == "tool")):
+    longer = last.result_followed_by(system.content) if last is not None and alternates else None
+    if longer is None and last is not None and last.role == "user" and not last.bare:
         longer = last.followed_by(system.content)
-        if longer is not None:
-            folded[-1] = longer
-            return
-    folded.append(system.new("user", system.content))
+    if longer is None:
+        folded.append(system.new("user", system.content))
+    else:
+        folded[-1] = longer

@@ -168,6 +168,21 @@ def test_a_text_goes_behind_anthropics_results():
     assert then == {"system": "r", "messages": [*said, *says(("user", [result, *text("s\n\n", "v")]))]}
 
 
+@pytest.mark.parametrize("end", [False, True])
+def test_a_text_becomes_part_of_a_result_where_turns_alternate(end: bool):
+    called = {"type": "tool_use", "id": "t1", "name": "f", "input": {}}
+    result = {"type": "tool_result", "tool_use_id": "t1", "content": "4"}
+    said, answered = says(("user", "u"), ("assistant", [called])), says(("user", [result]))
+    s = says(("system", "s"))
+    body = {"messages": [*said, *answered, *s] if end else [*said, *s, *answered]}
+    assert through(MESSAGES, STRICT, body) == {"messages": [*said, *says(("user", [{**result, "content": "4\n\ns"}]))]}
+    call = {"type": "function_call", "call_id": "c", "name": "look", "arguments": "{}"}
+    output = {"type": "function_call_output", "call_id": "c", "output": "4"}
+    asked = [*says(("user", "u")), call]
+    body = {"input": [*asked, output, *s] if end else [*asked, *s, output]}
+    assert through(RESPONSES, STRICT, body) == {"input": [*asked, {**output, "output": "4\n\ns"}]}
+
+
 def test_anthropics_system_and_one_in_the_list_become_one():
     body = {"system": text("r"), "messages": says(("system", "s"), ("user", "u"))}
     assert through(MESSAGES, ONE_SYSTEM, body) == {"system": text("r", "\n\ns"), "messages": says(("user", "u"))}
