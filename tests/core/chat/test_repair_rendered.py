@@ -14,8 +14,9 @@ from published_templates import published
 from homing.control.templates.environment import Template
 from homing.core.chat.body import encode, members
 from homing.core.chat.repair import Repairs, Switches
-from homing.core.chat.shapes import CHAT
+from homing.core.chat.shapes import CHAT, MESSAGES, RESPONSES, Shape
 from homing.core.chat.turn import Turn, Turns
+from homing.core.context.proof import case_of, missing
 from homing.core.template.probe import probe
 from homing.core.template.source import ChatTemplate
 
@@ -118,6 +119,67 @@ def test_no_text_is_lost_and_no_template_refuses(of: tuple[str, str], steps: lis
     assert (repaired is turns) == (done == ())
     again, more = family(of).repairs.apply(repaired)
     assert (again is repaired, more) == (True, ())
+
+
+def as_blocks(messages: list[Message]) -> Message:
+    """The same for Anthropic's API, results of tools together in one turn."""
+    written: list[Message] = []
+    for message in messages:
+        calls, content = message.get("tool_calls"), message["content"]
+        if isinstance(calls, list):
+            functions = [(each["id"], each["function"]) for each in calls]
+            content = [
+                {"type": "tool_use", "id": i, "name": f["name"], "input": json.loads(f["arguments"])}
+                for i, f in functions
+            ]
+        if message["role"] != "tool":
+            written.append({"role": message["role"], "content": content})
+            continue
+        result = {"type": "tool_result", "tool_use_id": message["tool_call_id"], "content": content}
+        last = written[-1]["content"]
+        if written[-1]["role"] == "user" and isinstance(last, list) and last[0]["type"] == "tool_result":
+            last.append(result)
+        else:
+            written.append({"role": "user", "content": [result]})
+    if written[0]["role"] != "system":
+        return {"messages": written}
+    return {"system": written[0]["content"], "messages": written[1:]}
+
+
+def as_items(messages: list[Message]) -> Message:
+    """The same for the Responses API."""
+    written: list[Message] = []
+    for message in messages:
+        calls = message.get("tool_calls")
+        if isinstance(calls, list):
+            written += [{"type": "function_call", "call_id": each["id"], **each["function"]} for each in calls]
+        elif message["role"] == "tool":
+            output = {"call_id": message["tool_call_id"], "output": message["content"]}
+            written.append({"type": "function_call_output", **output})
+        else:
+            written.append(message)
+    if written[0].get("role") != "system" or not isinstance(written[0]["content"], str):
+        return {"input": written}
+    return {"instructions": written[0]["content"], "input": written[1:]}
+
+
+@pytest.mark.parametrize("of", FAMILIES, ids=lambda of: of[1])
+@settings(max_examples=40, deadline=None)
+@given(steps=STEPS, lists=st.booleans(), shape=st.sampled_from([MESSAGES, RESPONSES]))
+def test_nor_in_the_other_shapes(of: tuple[str, str], steps: list[str], lists: bool, shape: Shape):
+    messages, told = conversation(steps, lists)
+    said = json.dumps(as_blocks(messages) if shape is MESSAGES else as_items(messages)).encode()
+    turns = shape.read(members(said))
+    assert turns is not None
+    repaired, done = family(of).repairs.apply(turns)
+    sent = encode(shape.write(members(said), repaired)) if done else said
+    case = case_of(shape.path.encode(), said, sent)
+    prompt = family(of).template.render(case.messages)
+    assert [text for text in told if text not in prompt] == []
+    assert missing(prompt, case.texts) == 0
+    again = shape.read(members(sent))
+    assert again is not None
+    assert family(of).repairs.apply(again) == (again, ())
 
 
 def up_to(prompt: str, text: str) -> str:

@@ -220,6 +220,29 @@ def test_instructions_and_a_system_item_become_one_text():
     assert through(RESPONSES, ONE_SYSTEM, body) == {"instructions": "r\n\ns", "input": says(("user", "u"))}
 
 
+def test_one_call_at_a_time_in_blocks_and_items_too():
+    one, two = ({"type": "tool_use", "id": i, "name": "f", "input": {}} for i in "ab")
+    first, second = ({"type": "tool_result", "tool_use_id": i, "content": i} for i in "ab")
+    body = {"messages": says(("assistant", [*text("so"), one, two]), ("user", [second, first, *text("u")]))}
+    single = Capabilities(parallel_calls=Fate.REFUSED)
+    assert through(MESSAGES, single, body)["messages"] == says(
+        ("assistant", [*text("so"), one]), ("user", [first]), ("assistant", [two]), ("user", [second, *text("u")])
+    )
+    hiding = Capabilities(tool_calls_with_content=Fate.DROPPED)
+    assert through(MESSAGES, hiding, body)["messages"] == says(
+        ("assistant", text("so")), ("assistant", [one, two]), ("user", [second, first, *text("u")])
+    )
+    unanswered = {"messages": says(("assistant", [one, two]), ("user", [first]))}
+    assert through(MESSAGES, single, unanswered) == unanswered
+    calls = [{"type": "function_call", "call_id": i, "name": "f", "arguments": "{}"} for i in "ab"]
+    outputs = [{"type": "function_call_output", "call_id": i, "output": i} for i in "ba"]
+    body = {"input": [*calls, *outputs, *says(("user", "u"))]}
+    split = [calls[0], outputs[1], calls[1], outputs[0], *says(("user", "u"))]
+    assert through(RESPONSES, single, body) == {"input": split}
+    unanswered = {"input": [*calls, outputs[0]]}
+    assert through(RESPONSES, single, unanswered) == unanswered
+
+
 def test_items_without_a_role_stay_and_their_ids_get_nine_letters():
     call = {"type": "function_call", "call_id": "call_1", "name": "look", "arguments": '{"word": "x"}'}
     result = {"type": "function_call_output", "call_id": "call_1", "output": "4"}
@@ -245,6 +268,32 @@ def test_items_without_a_role_stay_and_their_ids_get_nine_letters():
 )
 def test_what_is_no_conversation_is_left_to_the_engine(body: bytes):
     assert CHAT.read(members(body)) is None
+
+
+@pytest.mark.parametrize(
+    "record",
+    [NO_SYSTEM, STRICT, NO_TOOLS, NINE, Capabilities(content_lists=Fate.DROPPED, parallel_calls=Fate.REFUSED)],
+)
+def test_bytes_that_are_no_utf_8_raise_nothing(record: Capabilities):
+    odd = b"\xed\xa0\x80"
+    call = b'{"id":"%b","type":"tool_use","name":"%b","input":{},"function":{"name":"%b","arguments":"%b"}}' % (
+        (odd,) * 4
+    )
+    result = b'{"type":"tool_result","tool_use_id":"%b","content":"%b"}' % (odd, odd)
+    item = b'"call_id":"%b","name":"%b","arguments":"%b","output":"%b"' % ((odd,) * 4)
+    turns = (
+        b'[{"role":"system","content":"%b"},{"role":"developer","content":[{"type":"text","text":"%b"}]},'
+        b'{"role":"assistant","content":"<think>%b</think>","tool_calls":[%b,%b]},'
+        b'{"role":"tool","tool_call_id":"%b","content":"%b"},{"role":"assistant","content":[%b,%b]},'
+        b'{"role":"user","content":[%b,%b]},{"role":"system","content":"%b"}]'
+    ) % (odd, odd, odd, call, call, odd, odd, call, call, result, result, odd)
+    items = b'[{"type":"function_call",%b},{"type":"function_call",%b},{"type":"function_call_output",%b}]' % (
+        (item,) * 3
+    )
+    for shape, body in ((CHAT, turns), (MESSAGES, turns), (RESPONSES, items)):
+        read = shape.read(members(b'{"%b":%b}' % (shape.turns.encode(), body)))
+        assert read is not None
+        Repairs.of(record, Switches(think=True)).apply(read)
 
 
 @pytest.mark.parametrize("content", [5, None, {"a": 1}, [5, None], [[]], True])
