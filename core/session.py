@@ -89,8 +89,22 @@ class Homes:
     """
 
     __slots__ = (
-        "_closed", "_digests", "_heirs", "_journals", "_max", "_names", "_order", "_quarter_s", "_replicas", "_slots",
-        "_stamps", "_tokens", "_ttl_s", "_used", "evicted",
+        "_closed",
+        "_digests",
+        "_heard",
+        "_heirs",
+        "_journals",
+        "_max",
+        "_names",
+        "_order",
+        "_quarter_s",
+        "_replicas",
+        "_slots",
+        "_stamps",
+        "_tokens",
+        "_ttl_s",
+        "_used",
+        "evicted",
     )  # fmt: skip
 
     def __init__(self, ttl_s: float, max_sessions: int) -> None:
@@ -103,6 +117,7 @@ class Homes:
         self._used = array("d", (0.0,))
         self._stamps = array("d", (0.0,))
         self._tokens = array("q", (0,))
+        self._heard = array("b", (0,))  # 1: the last use was at another picker
         self._closed: dict[bytes, tuple[float, float]] = {}  # digest -> (stamp, when it was heard)
         self._journals: list[Journal] = []
         self._names: dict[str, str] = {}  # so that what siblings say does not bring a copy of each replica's id
@@ -119,13 +134,18 @@ class Homes:
     def ttl_s(self) -> float:
         return self._ttl_s
 
+    @property
+    def told_life_s(self) -> float:
+        """So long what was told of a session counts: use is told at most once in each quarter of the idle time."""
+        return self._ttl_s + self._quarter_s
+
     def __len__(self) -> int:
         return len(self._slots)
 
     def get(self, digest: bytes, now: float) -> str | None:
         """The home, if the session is known and not idle for too long. Does not count as use: `put` does."""
         slot = self._slots.get(digest)
-        return self._replicas[slot] if slot is not None and now - self._used[slot] < self._ttl_s else None
+        return self._replicas[slot] if slot is not None and now - self._used[slot] < self._life_s(slot) else None
 
     def last(self, digest: bytes, now: float) -> tuple[str, float, int] | None:
         """`get` and `size` in one look: the home, when the session was last used, the tokens of its context then."""
@@ -133,7 +153,7 @@ class Homes:
         if slot is None:
             return None
         used = self._used[slot]
-        return (self._replicas[slot], used, self._tokens[slot]) if now - used < self._ttl_s else None
+        return (self._replicas[slot], used, self._tokens[slot]) if now - used < self._life_s(slot) else None
 
     def living(self, now: float) -> Iterator[tuple[bytes, str]]:
         """(digest, home) of every session not idle for too long. The table may change while it is being read."""
@@ -172,6 +192,7 @@ class Homes:
                 self._note(digest)
             used[slot] = now
             self._tokens[slot] = tokens
+            self._heard[slot] = 0
             self._order.renew(slot)
         self._shrink(now)
 
@@ -213,7 +234,7 @@ class Homes:
         return sum([self._take_in(word, now) for word in words])
 
     def _take_in(self, word: Word, now: float) -> bool:
-        if not (0 <= word.idle_s < self._ttl_s and word.stamp < now + MAX_SKEW_S):  # so written, false for a NaN too
+        if not (0 <= word.idle_s < self.told_life_s and word.stamp < now + MAX_SKEW_S):  # false for a NaN too
             return False
         slot = self._slots.get(word.digest)
         if slot is None:
@@ -237,7 +258,7 @@ class Homes:
         replica, heir = self._name(word.replica), self._name(word.heir) if word.heir else None
         if slot is None:
             self._closed.pop(word.digest, None)
-            self._add(word.digest, replica, heir, now - word.idle_s, word.stamp, word.tokens)
+            self._add(word.digest, replica, heir, now - word.idle_s, word.stamp, word.tokens, heard=1)
             self._shrink(now)
         else:
             self._replicas[slot], self._heirs[slot], self._stamps[slot] = replica, heir, word.stamp
@@ -247,7 +268,7 @@ class Homes:
         used = now - word.idle_s
         if slot is None or not word.replica or used <= self._used[slot]:
             return False
-        self._used[slot], self._tokens[slot] = used, word.tokens
+        self._used[slot], self._tokens[slot], self._heard[slot] = used, word.tokens, 1
         self._order.renew(slot)
         return True
 
@@ -272,15 +293,23 @@ class Homes:
 
     # Columns and bounds
 
-    def _add(self, digest: bytes, replica: str, heir: str | None, used: float, stamp: float, tokens: int) -> None:
+    def _life_s(self, slot: int) -> float:
+        """From the last use that is known. Where that was heard of, there may have been others since."""
+        return self.told_life_s if self._heard[slot] else self._ttl_s
+
+    def _add(
+        self, digest: bytes, replica: str, heir: str | None, used: float, stamp: float, tokens: int, heard: int = 0
+    ) -> None:
         slot = self._slots[digest] = self._order.add()
         if slot < len(self._digests):
             self._digests[slot], self._replicas[slot], self._heirs[slot] = digest, replica, heir
             self._used[slot], self._stamps[slot], self._tokens[slot] = used, stamp, tokens
+            self._heard[slot] = heard
             return
         self._digests.append(digest)
         self._replicas.append(replica)
         self._heirs.append(heir)
+        self._heard.append(heard)
         self._used.append(used)
         self._stamps.append(stamp)
         self._tokens.append(tokens)
@@ -303,10 +332,10 @@ class Homes:
 
     def _shrink(self, now: float) -> None:
         """The dead leave from the front, and who is too many, a few at a time: no single request pays for many."""
-        slots, ttl_s = self._slots, self._ttl_s
+        slots = self._slots
         for _ in range(2):
             slot = self._order.oldest()
-            if not slot or now - self._used[slot] < ttl_s:
+            if not slot or now - self._used[slot] < self._life_s(slot):
                 break
             self._remove(slot)
         if len(slots) > self._max:

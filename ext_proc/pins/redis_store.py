@@ -165,7 +165,7 @@ class RedisStore:
         self._heard_at = now
 
     async def _store(self, words: Sequence[Word]) -> None:
-        life_ms = max(1, int(self._knowledge.homes.ttl_s * 1000))
+        life_ms = max(1, int(self._knowledge.homes.told_life_s * 1000))
         for i in range(0, len(words), PIPELINE):
             pipeline = self._rounds.pipeline()
             for word in words[i : i + PIPELINE]:

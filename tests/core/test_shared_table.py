@@ -88,6 +88,23 @@ def test_at_the_same_moment_all_decide_alike():
         assert homes.get(A, NOW) == "r2"
 
 
+def test_a_session_lives_its_whole_idle_time_also_where_its_last_use_was_not_told():
+    """Who heard of it keeps it a quarter longer, once: it is not told on as a later use."""
+    (one, journal), (other, _) = table(), table()
+    used = NOW + TTL_S / 4 - 1
+    one.put(A, "r", NOW)
+    other.absorb(told(one, journal), NOW)
+    one.put(A, "r", used)
+    assert told(one, journal) == []
+    assert other.get(A, used + TTL_S - 1) == "r"
+    again, _ = table()
+    again.absorb(other.words_of([A], used + TTL_S - 1), used + TTL_S - 1)
+    assert (again.get(A, used + TTL_S - 1), again.get(A, used + TTL_S + 2)) == ("r", None)
+    assert other.get(A, used + TTL_S + 2) is None
+    other.put(A, "r", used + TTL_S)
+    assert other.get(A, used + 2 * TTL_S) is None, "what was used here is known for certain"
+
+
 def test_use_elsewhere_prolongs_even_where_the_home_is_older():
     homes, _ = table()
     homes.put(A, "r2", NOW, tokens=10)
@@ -153,7 +170,7 @@ def test_a_table_that_tells_nobody_remembers_no_closed_session():
     "word",
     [
         Word(A, "r1", "", NOW, -1.0),
-        Word(A, "r1", "", NOW, TTL_S),
+        Word(A, "r1", "", NOW, TTL_S * 1.25),
         Word(A, "r1", "", NOW, nan),
         Word(A, "r1", "", nan, 0.0),
         Word(A, "r1", "", inf, 0.0),
