@@ -54,6 +54,7 @@ STEPS = (
     Step(Repair.LATER_SYSTEM, "system", fold.later_needed, fold.fold_later),
     Step(Repair.FIRST_USER, "turns", alternation.first_needed, alternation.first_user),
     Step(Repair.MERGE_TURNS, "turns", alternation.merge_needed, alternation.merge),
+    Step(Repair.EMPTY_ANSWER, "turns", alternation.answer_needed, alternation.answer_between),
     Step(Repair.TOOL_IDS, "tools", tool_ids.needed, tool_ids.apply),
     Step(Repair.CONTENT_TEXT, "turns", content.needed, content.apply),
     Step(Repair.STRIP_THINK, "think", think.needed, think.apply),

@@ -90,6 +90,16 @@ class Turn:
             parts = [part(text or b"", self.text_type)]
         return self.with_content(listed([*results, *parts]))
 
+    @property
+    def is_result(self) -> bool:
+        """Whether it is the result of a tool, or begins with some."""
+        return self.role == "tool" or (self.role == "user" and self.brings_results)
+
+    def results_apart(self) -> tuple[Turn, Turn] | None:
+        """Anthropic's results, and what else the user says in the same turn. None where there is only one of them."""
+        results, rest = self._results()
+        return (self.with_content(listed(results)), self.with_content(rest)) if results and items(rest) else None
+
     def result_followed_by(self, content: msgspec.Raw) -> Turn | None:
         """The result of a tool with `content` as a part of it. None where this is something else, or more."""
         if self.kind is Kind.BLOCKS:

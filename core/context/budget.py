@@ -89,7 +89,7 @@ def _exchanges(turns: Turns) -> list[list[int]]:
             continue
         if not exchanges or (_asks(turn) and not _asks(turns[exchanges[-1][-1]])):
             exchanges.append([])
-        elif len(exchanges) > 1 and _asks(turns[exchanges[-1][-1]]) and _brings(turn):
+        elif len(exchanges) > 1 and _asks(turns[exchanges[-1][-1]]) and turn.is_result:
             exchanges[-2:] = [exchanges[-2] + exchanges[-1]]  # the user spoke before the result was there
         exchanges[-1].append(i)
     return exchanges
@@ -98,11 +98,6 @@ def _exchanges(turns: Turns) -> list[list[int]]:
 def _asks(turn: Turn) -> bool:
     """A user's turn, but for one of Anthropic's that brings results of tools."""
     return turn.role == "user" and not turn.brings_results
-
-
-def _brings(turn: Turn) -> bool:
-    """Whether it has the result of a call that was made before."""
-    return turn.role == "tool" or turn.brings_results
 
 
 def _tokens(turn: Turn) -> int:

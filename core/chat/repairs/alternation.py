@@ -1,4 +1,5 @@
-"""What a template demands of the order of turns: the user's first, and no two of one role in a row."""
+"""What a template demands of the order of turns: the user's first, no two of one role in a row, and an answer behind a
+tool's result."""
 
 from __future__ import annotations
 
@@ -14,6 +15,28 @@ def merge_needed(record: Capabilities) -> bool:
 
 def first_needed(record: Capabilities) -> bool:
     return record.user_first
+
+
+def answer_needed(record: Capabilities) -> bool:
+    return record.alternates and record.tool.whole and record.tool_calls.whole
+
+
+def answer_between(turns: Turns, record: Capabilities) -> Turns:
+    """A question right behind a tool's result (the user broke in) gets an empty answer before it."""
+    filled: list[Turn] = []
+    for turn in turns:
+        apart = turn.results_apart() if turn.role == "user" else None
+        if apart is not None:
+            filled += [apart[0], _empty_answer(turn), apart[1]]
+            continue
+        if turn.role == "user" and filled and filled[-1].is_result and not turn.is_result:
+            filled.append(_empty_answer(turn))
+        filled.append(turn)
+    return filled if len(filled) > len(turns) else turns
+
+
+def _empty_answer(beside: Turn) -> Turn:
+    return beside.new("assistant", msgspec.Raw(b'""'))
 
 
 def merge(turns: Turns, record: Capabilities) -> Turns:

@@ -15,6 +15,7 @@ class Repair(StrEnum):
     MERGE_SYSTEM = "merge_system"  # several system messages at the front are one
     LATER_SYSTEM = "later_system"  # a system text behind the first turn stands in a user's turn
     FIRST_USER = "first_user"  # an empty user's turn in front of an answer
+    EMPTY_ANSWER = "empty_answer"  # an empty answer between a tool's result and a question
     MERGE_TURNS = "merge_turns"  # two turns in a row of one role are one
     TOOL_IDS = "tool_ids"  # ids of calls have nine letters or digits
     CONTENT_TEXT = "content_text"  # a list of texts is one text

@@ -47,7 +47,9 @@ def family(of: tuple[str, str]) -> Family:
 
 
 # What a conversation is made of; each step becomes one or more messages.
-STEPS = st.lists(st.sampled_from(["system", "developer", "user", "users", "answer", "answers", "tools"]), max_size=9)
+STEPS = st.lists(
+    st.sampled_from(["system", "developer", "user", "users", "answer", "answers", "tools", "cut"]), max_size=9
+)
 
 
 class Words:
@@ -90,8 +92,9 @@ def conversation(steps: list[str], lists: bool) -> tuple[list[Message], list[str
                 ids = [f"call_{number}_{i}" for i in call_ids]
                 turns.append({"role": "assistant", "content": None, "tool_calls": [call(i, say("call")) for i in ids]})
                 turns += [{"role": "tool", "tool_call_id": i, "content": say("found")} for i in ids]
-            add("assistant", "say")
-            asked = False
+            if step == "tools":
+                add("assistant", "say")
+                asked = False
     return turns, say.told
 
 

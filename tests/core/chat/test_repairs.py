@@ -76,6 +76,12 @@ CASES = [
         (Repair.LATER_SYSTEM,),
     ),
     Case("two questions in a row", STRICT, says(("user", "u"), ("user", "v"), ("assistant", "a"), ("assistant", "b"), ("user", "w")), says(("user", "u\n\nv"), ("assistant", "a\n\nb"), ("user", "w")), (Repair.MERGE_TURNS,)),
+    Case(
+        "a question behind a result", STRICT,
+        [*says(("user", "u")), {"role": "assistant", "content": None, "tool_calls": [CALL]}, {"role": "tool", "tool_call_id": "call_1", "content": "t"}, *says(("user", "v"))],
+        [*says(("user", "u")), {"role": "assistant", "content": None, "tool_calls": [CALL]}, {"role": "tool", "tool_call_id": "call_1", "content": "t"}, *says(("assistant", ""), ("user", "v"))],
+        (Repair.EMPTY_ANSWER,),
+    ),
     Case("an answer first", STRICT, says(("system", "r"), ("assistant", "a"), ("user", "u")), says(("system", "r"), ("user", ""), ("assistant", "a"), ("user", "u")), (Repair.FIRST_USER,)),
     Case(
         "calls and results written out", NO_TOOLS,
@@ -181,6 +187,15 @@ def test_a_text_becomes_part_of_a_result_where_turns_alternate(end: bool):
     asked = [*says(("user", "u")), call]
     body = {"input": [*asked, output, *s] if end else [*asked, *s, output]}
     assert through(RESPONSES, STRICT, body) == {"input": [*asked, {**output, "output": "4\n\ns"}]}
+
+
+def test_what_the_user_says_beside_anthropics_results_is_a_question_of_its_own_where_turns_alternate():
+    result = {"type": "tool_result", "tool_use_id": "t1", "content": "4"}
+    called = [*says(("user", "u")), *says(("assistant", [{"type": "tool_use", "id": "t1", "name": "f", "input": {}}]))]
+    body = {"messages": [*called, *says(("user", [result, *text("v")]))]}
+    assert through(MESSAGES, STRICT, body) == {
+        "messages": [*called, *says(("user", [result]), ("assistant", ""), ("user", text("v")))]
+    }
 
 
 def test_anthropics_system_and_one_in_the_list_become_one():
