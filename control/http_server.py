@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import socket
 from collections.abc import Iterator
@@ -53,12 +54,14 @@ def refuse_served(path: Path) -> None:
 
 
 class HttpServer(uvicorn.Server):
-    """`serve([socket])` until `should_exit`. Leaves the signals to the process that it is a part of."""
+    """`serve([socket])` until `should_exit`. Leaves the signals to the process that it is a part of. `protocol`: in
+    place of uvicorn's own for HTTP."""
 
-    def __init__(self, application: Starlette) -> None:
+    def __init__(self, application: Starlette, protocol: type[asyncio.Protocol] | None = None) -> None:
         super().__init__(
             uvicorn.Config(
                 application,
+                http=protocol or "auto",
                 log_config=None,
                 access_log=False,
                 lifespan="off",

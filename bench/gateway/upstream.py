@@ -60,7 +60,9 @@ class Replica(asyncio.Protocol):
             self._head = data
             return
         self._head = data[: end + 2]
-        at = self._head.find(b"content-length: ")
+        at = self._head.find(b"ontent-length: ") - 1  # NGINX writes a capital
+        if at < 0:
+            at = self._head.find(b"ontent-Length: ") - 1
         length = int(self._head[at + 16 : self._head.index(b"\r", at)]) if at > 0 else 0
         self._left = length - (len(data) - end - 4)
         if self._left == 0:

@@ -21,7 +21,7 @@ class Asking:
         self.picking = Picking()
         self.requests = OpenRequests(lambda: Exchange(self.picking.picker), lambda: self.picking.now)
 
-    async def ask(self, body: bytes = b"", size: int = len(CHAT), **more: str) -> Reply:
+    def ask(self, body: bytes = b"", size: int = len(CHAT), **more: str) -> Reply:
         """`more`: further headers, with _ for -; an empty one is left out, as NGINX does it."""
         headers = {
             "x-homing-request": "r1", "x-homing-pool": "p", "x-homing-model": "served", "x-homing-given": "1",
@@ -29,60 +29,62 @@ class Asking:
             "x-homing-body-bytes": str(size or ""),
         }  # fmt: skip
         headers |= {name.replace("_", "-"): value for name, value in more.items()}
-        return await decide(self.requests, [(n.encode(), v.encode()) for n, v in headers.items() if v], body)
+        reply = decide(self.requests, {n: v.encode() for n, v in headers.items() if v}, body)
+        assert isinstance(reply, Reply)
+        return reply
 
 
 def said(reply: Reply) -> dict[str, str]:
     assert reply.status == 200
-    return {name.decode(): value.decode() for name, value in reply.headers}
+    return {name: value.decode() for name, value in reply.headers}
 
 
 def settings(asking: Asking, text: str) -> None:
     asking.picking.picker.configure(parse(text, "homing.yaml"))
 
 
-async def test_a_known_session_is_decided_by_one_question() -> None:
+def test_a_known_session_is_decided_by_one_question() -> None:
     asking = Asking()
-    told = said(await asking.ask())
+    told = said(asking.ask())
     assert (told["x-homing-decision"], told["x-homing-replica"]) == ("hash", "gpu-" + told["x-homing-ref"][-1])
     assert sum(asking.picking.in_flight().values()) == 1
     assert asking.requests.close("r1")
     assert sum(asking.picking.in_flight().values()) == 0
 
 
-async def test_the_second_question_is_told_all_of_the_decision() -> None:
+def test_the_second_question_is_told_all_of_the_decision() -> None:
     """An alias: the replica is known by the headers, the body is wanted all the same."""
     asking = Asking()
-    first = said(await asking.ask(x_homing_model="alias"))
-    second = await asking.ask(CHAT.replace(b"served", b"alias"), x_homing_model="alias")
+    first = said(asking.ask(x_homing_model="alias"))
+    second = asking.ask(CHAT.replace(b"served", b"alias"), x_homing_model="alias")
     assert first["x-homing-body"] == "wanted"
     assert said(second)["x-homing-replica"] == first["x-homing-replica"]
     assert "x-homing-body" not in said(second)
     assert json.loads(second.body)["model"] == "served"
 
 
-async def test_where_the_pool_only_observes_the_hash_decides() -> None:
+def test_where_the_pool_only_observes_the_hash_decides() -> None:
     asking = Asking()
     settings(asking, FILE.replace("{p: {", "{p: {mode: observe, "))
-    told = said(await asking.ask())
+    told = said(asking.ask())
     assert told["x-homing-decision"] == "hash"
     assert "x-homing-replica" not in told
 
 
-async def test_a_request_that_ended_before_its_question_was_read_holds_no_slot() -> None:
+def test_a_request_that_ended_before_its_question_was_read_holds_no_slot() -> None:
     asking = Asking()
     asking.requests.close("r1")
-    assert said(await asking.ask())["x-homing-replica"]
+    assert said(asking.ask())["x-homing-replica"]
     assert sum(asking.picking.in_flight().values()) == 0
 
 
-async def test_a_question_without_an_id_is_wrong() -> None:
-    assert (await Asking().ask(x_homing_request="")).status == 400
+def test_a_question_without_an_id_is_wrong() -> None:
+    assert (Asking().ask(x_homing_request="")).status == 400
 
 
-async def test_the_size_of_the_request_counts_and_not_that_of_the_question() -> None:
+def test_the_size_of_the_request_counts_and_not_that_of_the_question() -> None:
     asking = Asking()
-    reply = said(await asking.ask(size=0, content_length="5", x_homing_given=""))
+    reply = said(asking.ask(size=0, content_length="5", x_homing_given=""))
     assert "x-homing-replica" not in reply, "no body, no conversation"
 
 
@@ -92,16 +94,16 @@ def line(**fields: str) -> bytes:
     return b"<190>Nov 29 20:00:00 homing: " + json.dumps(given | fields).encode()
 
 
-async def test_a_response_that_the_log_names_is_found() -> None:
+def test_a_response_that_the_log_names_is_found() -> None:
     asking = Asking()
     heard = nginx_log.parse(line(learn="response:", learned="resp_1"))
     assert heard is not None
     nginx_log.learn(heard, asking.picking.picker)
-    told = said(await asking.ask(size=0, x_homing_path="/v1/responses/resp_1", x_homing_pool="", x_homing_model=""))
+    told = said(asking.ask(size=0, x_homing_path="/v1/responses/resp_1", x_homing_pool="", x_homing_model=""))
     assert (told["x-homing-pool"], told["x-homing-replica"], told["x-homing-decision"]) == ("p", "gpu-1", "response")
 
 
-async def test_a_session_that_an_engine_named_goes_to_it_until_the_engine_ends_it() -> None:
+def test_a_session_that_an_engine_named_goes_to_it_until_the_engine_ends_it() -> None:
     asking = Asking()
     picker = asking.picking.picker
     for session in ("sm-1", "sm-2"):
@@ -110,7 +112,7 @@ async def test_a_session_that_an_engine_named_goes_to_it_until_the_engine_ends_i
             assert heard is not None
             nginx_log.learn(heard, picker)
             told = said(
-                await asking.ask(x_session_id=session, x_homing_key=f"/{session}", x_homing_request=replica + session)
+                asking.ask(x_session_id=session, x_homing_key=f"/{session}", x_homing_request=replica + session)
             )
             assert (told["x-homing-replica"], told["x-homing-decision"]) == (replica, "home")
     heard = nginx_log.parse(line(learn="session:", closed_session="sm-1", replica="gpu-2"))
