@@ -40,12 +40,13 @@ class ReplicaView(BaseModel):
 
 
 class PoolView(BaseModel):
-    """Replicas that serve the same model."""
+    """Replicas that serve the same model. `max_model_len`: what its engines take, 0 where nobody asks them."""
 
     id: str
     served_name: str
     aliases: tuple[str, ...]
     hash: HashPolicy
+    max_model_len: int
     replicas: tuple[ReplicaView, ...]
 
     @classmethod
@@ -55,6 +56,7 @@ class PoolView(BaseModel):
             served_name=pool.served_name,
             aliases=pool.aliases,
             hash=pool.hash,
+            max_model_len=pool.max_model_len,
             replicas=tuple(map(ReplicaView.of, pool.replicas)),
         )
 

@@ -14,7 +14,7 @@ from homing.control.picker_metrics import Scraped, exposition
 from homing.control.snapshot import CDS, EDS
 from homing.control.templates.finding import Found
 from homing.control.templates.prober import Progress, Target
-from homing.core.fleet import HealthChanged, decode
+from homing.core.fleet import HealthChanged, LengthTold, decode
 from homing.core.template.record import Capabilities, Fate
 from homing.core.template.source import ChatTemplate
 
@@ -23,11 +23,13 @@ DOCS = (Path(__file__).parents[2] / "docs" / "api.md").read_text()
 
 async def test_fleet_shows_state_and_health(service, client):
     service.watch.membership.apply(HealthChanged("p", "r0", True))
+    service.watch.membership.apply(LengthTold("p", 4096))
     answer = (await client.get("/api/fleet")).json()
     assert answer["version"] == service.watch.membership.view.fleet.version
     assert answer["told"] == ""
     (pool,) = answer["pools"]
-    assert {k: pool[k] for k in ("id", "served_name", "aliases", "hash")} == {
+    assert {k: pool[k] for k in ("id", "served_name", "aliases", "hash", "max_model_len")} == {
+        "max_model_len": 4096,
         "id": "p",
         "served_name": "p",
         "aliases": [],
