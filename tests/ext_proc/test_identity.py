@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from picking import FLEET, Picking
 
@@ -171,8 +171,9 @@ def test_what_is_issued_for_cookies_is_no_signed_id():
 
 HEADERS = (
     "x-session-id", "x-homing-key", "x-homing-given", "x-homing-cookie", "x-tenant", "user-agent", "x-session-close",
-    "x-homing-learn", "x-homing-expires", "x-homing-model", "x-homing-odd",
+    "x-homing-learn", "x-homing-expires", "x-homing-model", "x-homing-odd", "content-length",
 )  # fmt: skip
+TELLING = (b"", b"true", b"1", b"-1", b"1_0", b"\xb2", b"9" * 20, b"Mozilla/5.0", b"a-1-" + b"0" * 32, b"\xff")
 PATHS = (b"", b"/v1/responses/resp_1/cancel", b"/v1/models", *CONVERSATION_PATHS)
 PICKERS = {
     "plain": lambda: Picking(FLEET, tenant_header="x-tenant"),
@@ -182,11 +183,14 @@ PICKERS = {
 
 
 @given(
-    st.dictionaries(st.sampled_from(HEADERS), st.binary(max_size=400)),
+    st.dictionaries(st.sampled_from(HEADERS), st.sampled_from(TELLING) | st.binary(max_size=400)),
     st.sampled_from(PATHS) | st.binary(max_size=80),
     st.sampled_from(["served", "alias", "nope", None]),
     st.booleans(),
     st.sampled_from(sorted(PICKERS)),
+)
+@example(
+    {"user-agent": b"Mozilla/5.0", "x-session-id": b"\xff", "x-homing-key": b"/\xff"}, b"", "served", True, "cookie"
 )
 def test_no_bytes_in_any_header_raise(
     headers: dict[str, bytes], path: bytes, model: str | None, has_body: bool, kind: str
