@@ -17,7 +17,8 @@ POINTS_PER_WEIGHT = 160
 
 class Ketama:
     """Points are chained CRC-32s of the server's host, port and its last point; a key goes to the first at or after its
-    own CRC-32. Where two servers have the same point, the one that is first in the configuration has it."""
+    own CRC-32. Where two servers have the same point, the one that is first in the configuration has it. Names
+    that come to the same host and port (`a` and `a:`) have the same points, so one of them may own nothing."""
 
     __slots__ = ("_points",)
 
