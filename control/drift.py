@@ -86,7 +86,7 @@ def _drifts_of(pool: Pool, hosts: tuple[Host, ...]) -> Iterable[str]:
     by_address = {host.address: host for host in hosts}
     by_key = {host.hash_key: host for host in hosts if host.hash_key}
     mine: set[str] = set()
-    for replica in pool.replicas:
+    for replica in pool.hosts:  # data-parallel ranks are one host
         name = f"pool {pool.id}, replica {replica.id}"
         named = Address.parse(replica.address).ip is None  # Envoy resolves it: only the hash key tells
         host = by_key.get(replica.id) if named else by_address.get(replica.address)

@@ -33,12 +33,14 @@ REQUESTS: Mapping[str, tuple[str, Body]] = {
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Whom to ask for what. `kind`: one of REQUESTS, or `auto` for the first of them that the engine knows."""
+    """Whom to ask for what. `kind`: one of REQUESTS, or `auto` for the first of them that the engine knows; `rank`: the
+    data-parallel one that is to answer."""
 
     pool: str
     address: str
     model: str
     kind: str
+    rank: int | None = None
 
 
 class Engines:
@@ -90,6 +92,7 @@ class Engines:
         key = self._api_key(asked.pool)
         headers = {"content-type": "application/json"} if body is not None else {}
         headers |= {"authorization": f"Bearer {key}"} if key else {}
+        headers |= {"x-data-parallel-rank": str(asked.rank)} if asked.rank is not None else {}
         content = msgspec.json.encode(body) if body is not None else None
         url = f"http://{asked.address}{path}"
         async with self._client.stream(method, url, content=content, headers=headers) as response:

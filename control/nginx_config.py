@@ -33,7 +33,7 @@ _OURS = (
 )
 """What no replica gets from a client."""
 SCRIPT_SAYS = ("pool", "decision", "ref", "repairs", "body", "model", "path", "body_bytes", "auto", "learn", "learned",
-               "set_cookie")  # fmt: skip
+               "set_cookie", "rank")  # fmt: skip
 WAYS = (
     ("homing", False, False),
     ("homing_changed", True, False),
@@ -185,13 +185,14 @@ def _reads(pool: PoolConfig) -> bool:
 
 def _keys(pool: Pool) -> dict[str, str]:
     """For each replica a key whose hash is that replica: how the script sends a request where the picker says."""
-    table = Ketama([(replica.address, replica.weight) for replica in pool.replicas])
+    hosts = pool.hosts
+    table = Ketama([(host.address, host.weight) for host in hosts])
     found: dict[str, str] = {}
     for number in count():
         owner = table.owner(b"%d" % number)
-        if owner is None or len(found) == len(pool.replicas):
-            return found
-        found.setdefault(pool.replicas[owner].id, str(number))
+        if owner is None or len(found) == len(hosts):
+            return {r.id: found[host.id] for host in hosts if host.id in found for r in host.ranks}
+        found.setdefault(hosts[owner].id, str(number))
     raise AssertionError("count() does not end")
 
 

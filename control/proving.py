@@ -111,5 +111,8 @@ class Proving:
                 log.error("that %s/%s was proved will not survive a restart: %s", *place, error)
 
     def _asked(self, place: Place, address: str) -> Asked | None:
-        pool = next((p for p in self._membership.view.config.pools if p.id == place[0]), None)
-        return Asked(pool.id, address, pool.served_name, pool.engine.proof) if pool is not None else None
+        view, (pool_id, replica_id) = self._membership.view, place
+        pool, members = next((p for p in view.config.pools if p.id == pool_id), None), view.fleet.pool(pool_id)
+        replica = members.replica(replica_id) if members is not None else None
+        rank = replica.rank if replica is not None else None
+        return Asked(pool_id, address, pool.served_name, pool.engine.proof, rank) if pool is not None else None

@@ -31,7 +31,7 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Replica:
-    """One vLLM engine. `id` is its `hash_key`: an address may change without moving a session."""
+    """One vLLM engine. The hash is made of ids: an address may change without moving a session."""
 
     id: str
     address: str  # "ip:port", as Envoy knows the host; a name that does not resolve yet stays a name
@@ -39,8 +39,13 @@ class Replica:
     state: State = State.READY
     healthy: bool = True
     adapters: tuple[str, ...] = ()  # LoRA adapters loaded here; none listed: all of the pool's
-    rank: int | None = None  # one of several data-parallel ranks behind one address
+    rank: int | None = None  # one of several data-parallel ranks behind one address: `id` is then HOST-RANK
     epoch: int = 0  # when its process began, in ms since 1970; 0: not known. Another one: it is cold
+
+    @property
+    def host(self) -> str:
+        """The id of its address, which is Envoy's `hash_key`."""
+        return self.id if self.rank is None else self.id.removesuffix(ranked("", self.rank))
 
     @property
     def in_hash(self) -> bool:
@@ -50,6 +55,32 @@ class Replica:
     @property
     def takes_new_sessions(self) -> bool:
         return self.healthy and self.state is State.READY
+
+
+def ranked(host: str, rank: int | None) -> str:
+    """The id of a data-parallel rank of `host`, or of the host where it has none."""
+    return host if rank is None else f"{host}-{rank}"
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """An address as data planes know it: once, however many data-parallel ranks answer there. All of them make its
+    weight, whatever their health, so that the others keep their points."""
+
+    id: str
+    ranks: tuple[Replica, ...]
+
+    @property
+    def address(self) -> str:
+        return self.ranks[0].address
+
+    @property
+    def weight(self) -> int:
+        return sum(r.weight for r in self.ranks)
+
+    @property
+    def in_hash(self) -> bool:
+        return any(r.in_hash for r in self.ranks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +110,13 @@ class Pool:
     def adapters(self) -> tuple[str, ...]:
         """The LoRA adapters that its replicas list: model names that lead here, and that vLLM knows by themselves."""
         return tuple(dict.fromkeys(name for r in self.replicas for name in r.adapters))
+
+    @property
+    def hosts(self) -> tuple[Host, ...]:
+        by_host: dict[str, list[Replica]] = {}
+        for replica in self.replicas:
+            by_host.setdefault(replica.host, []).append(replica)
+        return tuple(Host(host, tuple(ranks)) for host, ranks in by_host.items())
 
     def replica(self, replica_id: str) -> Replica | None:
         return next((r for r in self.replicas if r.id == replica_id), None)

@@ -47,27 +47,36 @@ def merge(pools: Sequence[Pool], reports: Reports) -> Merged:
     sources: dict[tuple[str, str], str] = {}
     for pool in pools:
         by_id = {r.id: (FILE, r) for r in pool.replicas}
-        by_address = {r.address: r.id for r in pool.replicas}
+        by_address = {r.address: r for r in pool.replicas}
+        by_host = {r.host: r for r in pool.replicas}
         for source, reported in reports.items():
             for replica in reported.get(pool.id, ()):
-                taken_by = by_address.get(replica.address, replica.id)
+                taken_by = by_address.get(replica.address) or by_host.get(replica.host) or replica
                 if replica.id in by_id:
                     believed, ours = by_id[replica.id]
                     if _words(ours) != _words(replica):
                         differences.append(
                             Difference(pool.id, replica.id, believed, source, _words(ours), _words(replica))
                         )
-                elif taken_by != replica.id:
-                    believed, ours = by_id[taken_by]
+                elif not _together(taken_by, replica):
+                    believed, ours = by_id[taken_by.id]
                     theirs = f"{replica.id} at {replica.address}"
                     differences.append(
-                        Difference(pool.id, taken_by, believed, source, f"{ours.id} at {ours.address}", theirs)
+                        Difference(pool.id, taken_by.id, believed, source, f"{ours.id} at {ours.address}", theirs)
                     )
                 else:
-                    by_id[replica.id], by_address[replica.address] = (source, replica), replica.id
+                    by_id[replica.id] = (source, replica)
+                    by_address[replica.address] = by_host[replica.host] = replica
         sources |= {(pool.id, replica_id): source for replica_id, (source, _) in by_id.items()}
         merged.append(replace(pool, replicas=tuple(replica for _, replica in by_id.values())))
     return Merged(tuple(merged), sources, tuple(differences))
+
+
+def _together(one: Replica, other: Replica) -> bool:
+    """Whether they may share an address: the data-parallel ranks of one host do, and only they."""
+    if one.rank is None or other.rank is None:
+        return one is other
+    return (one.host, one.address) == (other.host, other.address)
 
 
 def _words(replica: Replica) -> str:

@@ -6,11 +6,13 @@ the client gets it. So no next turn, however quick, comes before its id is known
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Protocol
 
 from homing.core import responses
+from homing.core.fleet import ranked
 from homing.core.session import SessionKey
-from homing.ext_proc.events import Headers, ResponseHeadersReceived
+from homing.ext_proc.events import Headers, ResponseHeadersReceived, SetHeaders
 
 LEARN = "x-homing-learn"
 RESPONSE = "response"
@@ -34,11 +36,17 @@ def lesson(kind: str, tenant: bytes) -> tuple[str, bytes]:
     return LEARN, f"{kind}:{tenant.hex()}".encode()
 
 
+def at_rank(lesson: SetHeaders, rank: int | None) -> SetHeaders:
+    """The same of a request that goes to one of several data-parallel ranks: the answer names the host only."""
+    return lesson if rank is None else tuple((name, b"%b:%d" % (value, rank)) for name, value in lesson)
+
+
 def learn(answer: ResponseHeadersReceived, memory: Memory) -> ResponseLearner | None:
     """What the headers tell goes to `memory`; who hears the body is returned, where that is to tell more."""
-    kind, _, tenant_hex = answer.learn.partition(":")
+    kind, tenant_hex, rank, *_ = f"{answer.learn}::".split(":")
     try:
         tenant = bytes.fromhex(tenant_hex)
+        answer = replace(answer, replica=ranked(answer.replica, int(rank) if rank else None))
     except ValueError:  # not from a picker of this version
         return None
     if answer.headers.get(":status") != b"200" or not answer.replica:

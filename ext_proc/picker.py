@@ -10,6 +10,8 @@ from collections.abc import Awaitable, Callable, Iterable
 from hashlib import blake2b
 from typing import Protocol
 
+from msgspec import structs
+
 from homing.core import responses
 from homing.core.config import Config
 from homing.core.fleet import Fleet
@@ -388,6 +390,8 @@ class Picker:
         pool = self.fleet.by_id.get(outcome.pool_id)
         if pool is None:  # answered by Envoy itself
             return
+        if outcome.replica_id not in pool.by_id and (ref := Ref.decode(outcome.ref)) is not None:
+            outcome = structs.replace(outcome, replica_id=pool.served(outcome.replica_id, ref.told))
         self.counts.outcomes[outcome.pool_id, outcome.replica_id, f"{outcome.status // 100}xx"] += 1
         if outcome.attempts > 1:
             self.counts.retried[outcome.pool_id] += 1

@@ -15,9 +15,11 @@ from homing.core.session import SessionKey
 from homing.ext_proc.body import Work
 from homing.ext_proc.events import BodyAnswer, Reject, SetHeaders
 from homing.ext_proc.exchange import Reading
+from homing.ext_proc.learning import at_rank
 from homing.ext_proc.unread import Unread
 
 DESTINATION = "x-gateway-destination-endpoint"
+RANK = "x-data-parallel-rank"
 NEW_SESSION = "x-homing-new-session"
 POOL = "x-homing-pool"
 AT_HOME = ("x-homing-decision", Reason.HOME.encode())
@@ -80,7 +82,8 @@ class RoutedRequest:
         return (*self._rerouted, *self._shown(self._told(self._key)))
 
     def _told(self, key: SessionKey) -> SetHeaders:
-        told = (*_told(self._decision, key, self._expires), *self._lesson)
+        rank = self._decision.rank if self._decision is not None else None
+        told = (*_told(self._decision, key, self._expires), *at_rank(self._lesson, rank))
         if self._cookie is None or self._decision is None:
             return told
         return (*told, *self._cookie(self._decision.session or key.session))
@@ -134,6 +137,7 @@ class Settled:
             (DESTINATION, ",".join(decision.endpoints).encode()),
             AT_HOME,
             ("x-homing-ref", decision.ref.encode()),
+            *_ranked(decision),
         )
 
     def rewrite(self, body: bytes) -> BodyAnswer:
@@ -211,7 +215,12 @@ def _told(decision: Decision | None, key: SessionKey, expires: bytes | None) -> 
         ("x-homing-decision", decision.reason.encode()),
         ("x-homing-ref", decision.ref.encode()),
     )
+    headers = (*headers, *_ranked(decision))
     if decision.session is None:
         return headers
     headers = (*headers, ("x-session-id", decision.session), ("x-homing-key", key.prefix + decision.session))
     return (*headers, (NEW_SESSION, decision.session + b"; Expires=" + expires)) if expires is not None else headers
+
+
+def _ranked(decision: Decision) -> SetHeaders:
+    return () if decision.rank is None else ((RANK, b"%d" % decision.rank),)

@@ -71,16 +71,19 @@ def build_app(replica: Replica) -> ASGIApp:
 
 
 class Signed:
-    """Names the replica in every response."""
+    """Names the replica in every response, and the data-parallel rank that the request asked for."""
 
     def __init__(self, app: ASGIApp, replica_id: str) -> None:
         self._app = app
         self._header = (b"x-sim-replica", replica_id.encode())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        asked = scope["headers"] if scope["type"] == "http" else ()
+        ranks = [(b"x-sim-rank", value) for name, value in asked if name == b"x-data-parallel-rank"]
+
         async def signed(message: Message) -> None:
             if message["type"] == "http.response.start":
-                message["headers"] = [*message["headers"], self._header]
+                message["headers"] = [*message["headers"], self._header, *ranks]
             await send(message)
 
         await self._app(scope, receive, signed if scope["type"] == "http" else send)

@@ -14,6 +14,7 @@ class Found:
     id: str
     address: str
     weight: int = 1
+    rank: int | None = None  # as in Replica
 
 
 class SourceError(Exception):

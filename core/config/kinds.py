@@ -27,7 +27,7 @@ _PER_REQUEST = frozenset(
     ("x-request-id", "request-id", "x-client-request-id", "x-amzn-requestid", "x-amzn-trace-id", "traceparent",
      "tracestate", "x-b3-traceid", "x-b3-spanid", "x-cloud-trace-context")
 )  # fmt: skip
-_OURS = ("x-homing-", "x-envoy-", "x-gateway-destination-endpoint", "x-session-close")
+_OURS = ("x-homing-", "x-envoy-", "x-gateway-destination-endpoint", "x-session-close", "x-data-parallel-rank")
 
 
 @dataclass(frozen=True, slots=True)

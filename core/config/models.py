@@ -6,6 +6,7 @@ All models are frozen, hashable and comparable, so a reload tells by `==` whethe
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Literal, get_args
 
 from pydantic import BeforeValidator, Field, PlainValidator
@@ -40,7 +41,7 @@ from homing.core.config.kinds import (
 )
 from homing.core.config.placement import Placement
 from homing.core.config.secret import SecretRef
-from homing.core.fleet import Fleet, HashPolicy, Pool, Replica, State
+from homing.core.fleet import Fleet, HashPolicy, Pool, Replica, State, ranked
 
 LOOPBACK_ONLY = Listener(
     "a loopback address and a port from 1 to 65535, such as 127.0.0.1:9901 (anything wider needs a token, which"
@@ -75,16 +76,28 @@ BodyField = Annotated[str, PlainValidator(Choice((*BODY_FIELDS, "user")))]
 SessionHeaderName = Annotated[str, PlainValidator(SessionHeader())]
 LoopbackAddress = Annotated[Address, PlainValidator(LOOPBACK_ONLY)]
 EventsEndpoint = Annotated[str, PlainValidator(EVENTS_ENDPOINT)]
+MAX_RANKS = 64
+"""Data-parallel ranks at one address."""
+
 Threshold = Annotated[int, PlainValidator(Integer(1, 100))]
 
 
 class ReplicaConfig(Keys):
-    """One vLLM engine. Its id is what the hash is made of: keep it when the address changes."""
+    """One vLLM engine, or with a `dp_size` as many at one address. Its id is what the hash is made of: keep it when the
+    address changes."""
 
     id: Annotated[str, PlainValidator(REPLICA_ID)]
     address: Annotated[Address, PlainValidator(Endpoint())]
     weight: Annotated[int, PlainValidator(Integer(1, 128))] = 1
+    dp_size: Annotated[int, PlainValidator(Integer(1, MAX_RANKS))] = 1
     adapters: Annotated[tuple[ModelName, ...], BeforeValidator(ListOf("model names", 0, 64))] = ()
+
+    def replicas(self) -> Iterator[Replica]:
+        """One for each data-parallel rank."""
+        for rank in range(self.dp_size) if self.dp_size > 1 else (None,):
+            yield Replica(
+                ranked(self.id, rank), str(self.address), self.weight, State.JOINING, False, self.adapters, rank
+            )
 
 
 Proof = Literal["auto", "chat", "completion", "embedding", "rerank", "off"]
@@ -149,10 +162,7 @@ class PoolConfig(_PoolKeys):
     served_name: ModelName
 
     def pool(self) -> Pool:
-        replicas = tuple(
-            Replica(r.id, str(r.address), r.weight, state=State.JOINING, healthy=False, adapters=r.adapters)
-            for r in self.replicas
-        )
+        replicas = tuple(replica for each in self.replicas for replica in each.replicas())
         return Pool(self.id, self.served_name, self.aliases, self.hash, replicas)
 
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from homing.core.config.address import Address
-from homing.core.config.document import Mapping, Node, Scalar, Sequence
-from homing.core.config.models import Auto, FileSection, Sessions
+from homing.core.config.document import Mapping, Node, Scalar, Sequence, locate
+from homing.core.config.models import MAX_RANKS, Auto, FileSection, Sessions
 from homing.core.config.problems import Path, Problem, dotted, quoted
+from homing.core.fleet import ranked
 
 LISTENERS = ("listen", "admin", "xds", "api")
 
@@ -30,9 +31,7 @@ def broken_relations(root: Mapping, file: str) -> Iterator[Problem]:
         for pool_id, (line, pool) in pools.entries.items():
             names += _names(pool_id, line, pool)
             yield from _no_replicas(pool_id, line, pool, file)
-            yield from _repeated(
-                _replica_texts(pool_id, pool, "id"), file, "an id that no other replica of the pool has"
-            )
+            yield from _repeated(_replica_ids(pool_id, pool), file, "an id that no other replica of the pool has")
             yield from _isolation(pool_id, pool, root, file)
             addresses = (
                 (path, line, str(address))
@@ -173,6 +172,14 @@ def _replica_texts(pool_id: str, pool: Node, key: str) -> Iterator[Text]:
                 line, node = replica.entries[key]
                 if (text := _text(node)) is not None:
                     yield ("pools", pool_id, "replicas", i, key), line, text
+
+
+def _replica_ids(pool_id: str, pool: Node) -> Iterator[Text]:
+    """One with several data-parallel ranks is as many replicas, ID-0 and so on."""
+    for path, line, text in _replica_texts(pool_id, pool, "id"):
+        _, size = locate(pool, (*path[2:-1], "dp_size"))
+        ranks = min(size.value, MAX_RANKS) if isinstance(size, Scalar) and isinstance(size.value, int) else 1
+        yield from ((path, line, ranked(text, rank)) for rank in (None, *(range(ranks) if ranks > 1 else ())))
 
 
 def _no_replicas(pool_id: str, line: int, pool: Node, file: str) -> Iterator[Problem]:

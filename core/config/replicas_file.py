@@ -9,7 +9,7 @@ from homing.core.config.document import MAX_FILE_BYTES, Mapping, compose, fastes
 from homing.core.config.models import ReplicaConfig
 from homing.core.config.problems import ConfigError, Problem, dotted
 
-_REPLICAS = "a list of replicas (id, address, weight), each id and address once"
+_REPLICAS = "a list of replicas (id, address, weight, dp_size), each id and address once"
 MAX_REPLICAS = 1000
 
 
@@ -29,7 +29,8 @@ def parse_replicas(data: bytes, file: str) -> tuple[ReplicaConfig, ...]:
         first = error.errors(include_url=False)[0]
         allowed = str(first.get("ctx", {}).get("error") or _REPLICAS)
         raise ConfigError([Problem(file, root.line, dotted(first["loc"]), "something else", allowed)]) from None
-    distinct = len({r.id for r in found}) == len({str(r.address) for r in found}) == len(found) <= MAX_REPLICAS
-    if problems or not distinct:
+    ids = [name for r in found for name in {r.id, *(rank.id for rank in r.replicas())}]
+    distinct = len({str(r.address) for r in found}) == len(found) <= MAX_REPLICAS
+    if problems or not distinct or len(set(ids)) < len(ids):
         raise ConfigError(problems or [Problem(file, root.line, "", "an id or address twice", _REPLICAS)])
     return found

@@ -64,7 +64,7 @@ class Ref(msgspec.Struct, frozen=True, gc=False):
 
 class Decision(msgspec.Struct, frozen=True):
     """`endpoints` in the order in which Envoy is to try them; `session` when a new id was minted; `uncached`: the
-    tokens that are expected to be prefilled."""
+    tokens that are expected to be prefilled; `rank` where several data-parallel ranks share the address."""
 
     reason: Reason
     place: Place
@@ -73,3 +73,4 @@ class Decision(msgspec.Struct, frozen=True):
     session: bytes | None = None
     uncached: float = 0.0
     size_bytes: int = 0
+    rank: int | None = None

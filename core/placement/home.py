@@ -312,7 +312,7 @@ class Placer:
             learned.continued(uncached)
         ref = Ref(digest, target.id, int(there.waiting + to_prefill), first_prompt)
         endpoints = (target.address, heir.address) if heir else (target.address,)
-        return Decision(reason, (pool_id, target.id), endpoints, ref, session, uncached, asked.size_bytes)
+        return Decision(reason, (pool_id, target.id), endpoints, ref, session, uncached, asked.size_bytes, target.rank)
 
     def _remember(
         self, pool_id: str, replica_id: str, tokens: float, digest: bytes, now: float, heir: str | None
@@ -332,10 +332,11 @@ class Placer:
             self.load.meter((pool_id, home)).activity.left(last, now)
 
     def _heir(self, pool: CompiledPool, target: Replica, asked: Asked, text: bytes) -> Replica | None:
-        """Where a retry goes, and the session with it if its home is dead: the next on the hash."""
+        """Where a retry goes, and the session with it if its home is dead: as `CompiledPool.heir`, if it is fit."""
         for candidate in pool.walk(text):
             if (
                 candidate.address != target.address
+                and candidate.rank == target.rank
                 and candidate.takes_new_sessions
                 and filters.fit(asked, There(candidate))
             ):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from homing.core.fleet import Fleet, Pool, Replica, State
-from homing.core.hashing import Ketama, Maglev, Passing, Ring, Table, minimum_ring_size
+from homing.core.fleet import Fleet, Host, Pool, Replica, State, ranked
+from homing.core.hashing import Ketama, Maglev, Passing, Ranked, Ring, Table, minimum_ring_size
 from homing.core.placement.load import Place
 
 
@@ -29,7 +29,7 @@ class CompiledPool:
         newcomers = tuple(r for r in members if r.takes_new_sessions)
         by_id = {r.id: index for index, r in enumerate(members)}
         adapters = frozenset(pool.adapters)
-        return cls(pool, members, newcomers, by_id, adapters, adapters.union(pool.aliases), _table(pool, members))
+        return cls(pool, members, newcomers, by_id, adapters, adapters.union(pool.aliases), _table(pool, by_id))
 
     def owner(self, key: bytes) -> Replica | None:
         """The replica that the data plane alone would choose."""
@@ -44,10 +44,11 @@ class CompiledPool:
         return (self.members[index] for index in self.table.walk(key))
 
     def heir(self, key: bytes, target: Replica) -> Replica | None:
-        """The next on the hash after `target`, of those that take new sessions."""
+        """The next on the hash after `target`, of those that take new sessions. A retry asks for the same data-parallel
+        rank, which not every host may have."""
         for index in self.table.walk(key):
             candidate = self.members[index]
-            if candidate.address != target.address and candidate.takes_new_sessions:
+            if candidate.address != target.address and candidate.rank == target.rank and candidate.takes_new_sessions:
                 return candidate
         return None
 
@@ -56,17 +57,37 @@ class CompiledPool:
         index = self.by_id.get(replica_id)
         return None if index is None else self.members[index]
 
+    def served(self, host: str, told: str) -> str:
+        """Who served where `told` was meant to: data planes know hosts, and the rank is the one that the request asked
+        for. `host` itself where that is not known."""
+        meant = self.member(told)
+        replica_id = ranked(host, meant.rank) if meant is not None else host
+        return replica_id if replica_id in self.by_id else host
 
-def _table(pool: Pool, members: Sequence[Replica]) -> Table:
-    """What the data plane hashes with. Envoy's tables hold the members by id, NGINX's all servers by address."""
-    if pool.hash == "ketama":
-        servers = [r for r in pool.replicas if r.state is not State.JOINING] or pool.replicas
-        ups = [index for index, r in enumerate(servers) if r in members]
-        return Passing(Ketama([(r.address, r.weight) for r in servers]), ups)
-    hosts = [(r.id, r.weight) for r in members]
+
+def _table(pool: Pool, members: Mapping[str, int]) -> Table:
+    """What the data plane hashes with, and behind it the ranks of each host. Envoy's tables hold the hosts that serve,
+    by id; NGINX's all servers, by address."""
+    all_hosts = pool.hosts
+    hosts = [host for host in all_hosts if host.in_hash]
+    table = _ketama(all_hosts) if pool.hash == "ketama" else _envoys(pool, hosts)
+    if len(hosts) == len(members):
+        return table
+    return Ranked(table, [tuple(members[r.id] for r in host.ranks if r.id in members) for host in hosts])
+
+
+def _envoys(pool: Pool, hosts: Sequence[Host]) -> Table:
+    named = [(host.id, host.weight) for host in hosts]
     if pool.hash == "maglev":
-        return Maglev(hosts)
-    return Ring(hosts, minimum_ring_size([r.weight for r in pool.replicas]))
+        return Maglev(named)
+    return Ring(named, minimum_ring_size([r.weight for r in pool.replicas]))
+
+
+def _ketama(hosts: Sequence[Host]) -> Table:
+    """NGINX passes over a server that is down; one that has never answered it does not know yet."""
+    servers = [host for host in hosts if any(r.state is not State.JOINING for r in host.ranks)] or hosts
+    ups = [index for index, server in enumerate(servers) if server.in_hash]
+    return Passing(Ketama([(server.address, server.weight) for server in servers]), ups)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +106,10 @@ class CompiledFleet:
         return cls(by_model, by_id)
 
     def places(self) -> set[Place]:
-        return {(pool_id, r.id) for pool_id, compiled in self.by_id.items() for r in compiled.pool.replicas}
+        """Hosts of several ranks too: what Envoy alone sent there is known of the host only."""
+        return {
+            (pool_id, name) for pool_id, p in self.by_id.items() for r in p.pool.replicas for name in (r.id, r.host)
+        }
 
     def fit(self) -> set[Place]:
         """Those in the hash tables."""

@@ -56,4 +56,4 @@ class Staying:
         learned.continued(uncached)
         endpoints = (home.address,) if heir is None else (home.address, heir.address)
         ref = Ref(digest, home_id, int(waiting + uncached))
-        return Decision(Reason.HOME, place, endpoints, ref, None, uncached, size_bytes)
+        return Decision(Reason.HOME, place, endpoints, ref, None, uncached, size_bytes, home.rank)

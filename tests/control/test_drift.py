@@ -16,6 +16,11 @@ def test_an_envoy_as_the_file_says_does_not_differ():
     assert found(A, B, filters=("homing.key",), text='{"name": "homing.key"}') == ()
 
 
+def test_ranks_are_one_endpoint():
+    ranks = Fleet((Pool("p", "m", replicas=tuple(Replica(f"a-{n}", "10.0.0.1:80", rank=n) for n in range(3))),))
+    assert found(A, fleet=ranks) == ()
+
+
 def test_endpoints_that_are_missing_too_many_or_elsewhere():
     assert found(A, Host("10.0.0.9:80", "c")) == (
         "pool p, replica b (10.0.0.2:80): not in Envoy",

@@ -16,6 +16,7 @@ class FakeEngine:
     def __init__(self):
         self.answers = {}
         self.asked = []
+        self.ranks = []
         self.hang = False
 
     async def serve(self, reader, writer):
@@ -27,6 +28,7 @@ class FakeEngine:
                 body = await reader.readexactly(int(headers.get("content-length", 0)))
                 path = lines[0].split()[1]
                 self.asked.append((path, headers.get("authorization"), json.loads(body) if body else None))
+                self.ranks.append(headers.get("x-data-parallel-rank"))
                 if self.hang:
                     await asyncio.sleep(3600)
                 status, answer = self.answers.get(path, (404, b'{"detail":"Not Found"}'))
@@ -93,6 +95,13 @@ async def test_the_first_kind_that_the_engine_knows_is_enough(engine, engines):
     engine.answers["/v1/embeddings"] = (200, b"{}")
     assert await engines.unfit(asked(engine)) == ""
     assert [path for path, _, _ in engine.asked] == ["/v1/chat/completions", "/v1/completions", "/v1/embeddings"]
+
+
+async def test_each_rank_is_asked_by_its_number(engine, engines):
+    engine.answers["/v1/chat/completions"] = (200, b"{}")
+    for rank in (None, 0, 3):
+        await engines.unfit(Asked("p", engine.address, "m", "auto", rank))
+    assert engine.ranks == [None, "0", "3"]
 
 
 @pytest.mark.parametrize("status", [401, 403, 429])

@@ -170,3 +170,13 @@ def test_pools_may_be_called_like_keys():
 def test_the_largest_pool_is_read():
     replicas = ", ".join(f"{{id: r{i}, address: '10.0.{i // 250}.{i % 250}:8000'}}" for i in range(1000))
     assert len(parse(f"pools: {{a: {{replicas: [{replicas}]}}}}", "f").pools[0].replicas) == 1000
+
+
+def test_data_parallel_ranks_are_replicas_of_one_address():
+    config = parse("pools: {p: {replicas: [{id: a, address: h:1, weight: 2, dp_size: 3}, {id: b, address: h:2}]}}", "f")
+    first, *_, last = replicas = config.pools[0].pool().replicas
+    assert [(r.id, r.address, r.weight, r.rank) for r in replicas] == [
+        ("a-0", "h:1", 2, 0), ("a-1", "h:1", 2, 1), ("a-2", "h:1", 2, 2), ("b", "h:2", 1, None),
+    ]  # fmt: skip
+    assert (first.host, last.host) == ("a", "b")
+    assert [(h.id, h.address, h.weight) for h in config.pools[0].pool().hosts] == [("a", "h:1", 6), ("b", "h:2", 1)]

@@ -103,7 +103,7 @@ def test_the_error_says_one_line_a_problem():
         ("weight", "[1]", "a list of 1", "an integer from 1 to 128"),
         ("weight", "9" * 18, "9" * 18, "an integer from 1 to 128"),
         ("weight", "9" * 5000, f'"{"9" * 60}"...', "an integer from 1 to 128"),
-        ("note", "sk-secret", "an unknown key", "id, address, weight, adapters"),
+        ("note", "sk-secret", "an unknown key", "id, address, weight, dp_size, adapters"),
     ],
 )
 def test_a_replica_key_is_refused(key, value, found, allowed):
@@ -171,7 +171,12 @@ def test_a_key_outside_the_pools_is_refused(section, key, found, allowed):
         ("{a: {}}", "pools.a.replicas", "nothing", "1 to 1000 replicas, or discovery"),
         ("{a: {replicas: []}}", "pools.a.replicas", "an empty list", "1 to 1000 replicas, or discovery"),
         ("{a: {replicas: {id: r}}}", "pools.a.replicas", "a mapping", "a list of 0 to 1000 replicas"),
-        ("{a: {replicas: [r]}}", "pools.a.replicas[0]", '"r"', "a mapping with keys of id, address, weight, adapters"),
+        (
+            "{a: {replicas: [r]}}",
+            "pools.a.replicas[0]",
+            '"r"',
+            "a mapping with keys of id, address, weight, dp_size, adapters",
+        ),
         (
             "{a: {replicas: [" + ", ".join(f"{{id: r{i}, address: 'h{i}:1'}}" for i in range(1001)) + "]}}",
             "pools.a.replicas",
@@ -242,6 +247,11 @@ def test_a_header_that_cannot_name_a_session_is_refused(name):
         (
             "replicas: [{id: r, address: h:1}, {id: r, address: h:2}]",
             'f:2: pools.a.replicas[1].id: found "r" again (pools.a.replicas[0].id, line 2), allowed: an id that no'
+            " other replica of the pool has",
+        ),
+        (
+            "replicas: [{id: r, address: h:1, dp_size: 2}, {id: r-1, address: h:2}]",
+            'f:2: pools.a.replicas[1].id: found "r-1" again (pools.a.replicas[0].id, line 2), allowed: an id that no'
             " other replica of the pool has",
         ),
         (

@@ -51,6 +51,16 @@ def test_an_address_belongs_to_one_replica():
     assert (difference.replica, difference.ours, difference.theirs) == ("a", "a at 10.0.0.1:80", "x at 10.0.0.1:80")
 
 
+def test_ranks_share_the_address_of_their_host():
+    ranks = tuple(Replica(f"a-{rank}", "10.0.0.1:80", rank=rank) for rank in range(2))
+    assert merge((pool(),), {"list": {"p": ranks}}) == ((pool(*ranks),), ())
+    merged, (difference,) = merge((pool(*ranks),), {"api": {"p": (A,)}})
+    assert merged == (pool(*ranks),)
+    assert (difference.replica, difference.theirs) == ("a-1", "a at 10.0.0.1:80")
+    elsewhere = Replica("a", "10.0.0.9:80")
+    assert merge((pool(*ranks),), {"api": {"p": (elsewhere,)}})[0] == (pool(*ranks),), "their host is called so"
+
+
 def test_reports_of_unknown_pools_are_left_out():
     assert merge((pool(A),), {"api": {"q": (B,)}}) == ((pool(A),), ())
 

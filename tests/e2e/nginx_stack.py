@@ -13,7 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 import httpx
-from e2e.stack import HOMING, Processes, SimulatedPool, answers, free_ports, replica_ids, summed, until
+from e2e.stack import HOMING, Processes, SimulatedPool, answers, free_ports, in_file, replica_ids, summed, until
 
 NJS_MODULE = "/usr/lib/nginx/modules/ngx_http_js_module.so"
 SECRET = "a secret of the test"
@@ -59,7 +59,7 @@ class NginxStack:
                 "hash": pool.hash,
                 "engine": pool.engine,
                 **pool.settings,
-                "replicas": [{"id": r, "address": f"127.0.0.1:{self.replica_ports[r]}"} for r in replica_ids(pool)],
+                "replicas": in_file(pool, self.replica_ports),
             }
             for pool in self.pools
         }

@@ -105,6 +105,7 @@ class SimulatedPool:
     sim_flags: tuple[str, ...] = ("--ttft-ms", "1", "--itl-ms", "1")
     ports: tuple[int, ...] = ()
     engine: dict[str, str] = field(default_factory=dict)
+    ranks: int = 1
     settings: dict[str, object] = field(default_factory=dict)  # further keys of the pool in the file
 
 
@@ -146,7 +147,7 @@ class StaticStack:
                 "hash": pool.hash,
                 "engine": pool.engine,
                 **pool.settings,
-                "replicas": [{"id": r, "address": f"127.0.0.1:{self.replica_ports[r]}"} for r in replica_ids(pool)],
+                "replicas": in_file(pool, self.replica_ports),
             }
             for pool in self.pools
         }
@@ -240,6 +241,11 @@ class StaticStack:
 
 def replica_ids(pool: SimulatedPool) -> list[str]:
     return [f"{pool.id}-{i}" for i in range(pool.replicas)]
+
+
+def in_file(pool: SimulatedPool, ports: Mapping[str, int]) -> list[dict[str, object]]:
+    """Its replicas as the file has them."""
+    return [{"id": r, "address": f"127.0.0.1:{ports[r]}", "dp_size": pool.ranks} for r in replica_ids(pool)]
 
 
 @contextlib.contextmanager

@@ -50,7 +50,7 @@ def test_conversations_without_an_id_stay_home(stack: StaticStack, client: httpx
     def talk(number: int) -> set[str]:
         said = [{"role": "user", "content": f"conversation number {number} begins, and is like no other"}]
         served = set()
-        for turn in range(12):
+        for turn in range(20):
             answer = client.post("/v1/chat/completions", json={"model": "model-b", "messages": said, "max_tokens": 2})
             assert answer.headers["x-homing-decision"] == ("history" if turn else "new")
             served.add(answer.headers["x-homing-replica"])

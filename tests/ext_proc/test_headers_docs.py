@@ -7,7 +7,7 @@ from pathlib import Path
 
 from homing.core.config.models import Sessions
 from homing.core.placement.decision import Reason
-from homing.ext_proc.routed import DESTINATION
+from homing.ext_proc.routed import DESTINATION, RANK
 
 ROOT = Path(__file__).parents[2]
 DOCS = (ROOT / "docs" / "headers.md").read_text()
@@ -33,7 +33,7 @@ def test_every_header_of_ours_is_documented():
     ours = set(re.findall(r"x-homing-[a-z]+(?:-[a-z]+)*", (TEMPLATES + CODE).lower()))
     documented = {name for name in first_column(DOCS) if name.startswith("x-")}
     others = {"x-amzn-sagemaker-new-session-id", "x-amzn-sagemaker-closed-session-id"}
-    assert documented == ours | others | {DESTINATION, "x-session-id", "x-session-close"}
+    assert documented == ours | others | {DESTINATION, RANK, "x-session-id", "x-session-close"}
 
 
 def test_the_answers_headers_are_those_of_the_virtual_host():

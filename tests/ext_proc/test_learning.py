@@ -11,7 +11,7 @@ from picking import REPLICAS, Picking
 from homing.core import responses
 from homing.core.session import SessionKey
 from homing.ext_proc.events import ResponseHeadersReceived
-from homing.ext_proc.learning import RESPONSE, SESSION, learn, lesson
+from homing.ext_proc.learning import RESPONSE, SESSION, at_rank, learn, lesson
 
 ACME = responses.key(b"acme", b"resp_1")
 OK = {":status": b"200", "content-type": b"text/event-stream"}
@@ -114,3 +114,12 @@ def test_what_was_learned_is_home_for_that_tenant_only():
     picking.picker.learn(answer(SESSION, {**OK, "x-amzn-sagemaker-closed-session-id": b"abc-1"}))
     assert dict(picking.route(b"abc-1", x_tenant=b"acme").set_headers)["x-homing-decision"] == b"hash"
     assert picking.picker.counts.closed == {"engine": 1}
+
+
+def test_the_rank_that_was_asked_for_is_learned_with_the_host(memory: FakeMemory):
+    ((_, asked),) = at_rank((lesson(SESSION, b"acme"),), 2)
+    headers = {":status": b"200", "x-amzn-sagemaker-new-session-id": b"s; Expires=never"}
+    learn(ResponseHeadersReceived(headers, asked.decode(), "p", "gpu-0"), memory)
+    assert memory.said == [("remember", "p", SessionKey(b"acme", b"s", b""), "gpu-0-2")]
+    assert learn(ResponseHeadersReceived(headers, "session:00:x", "p", "gpu-0"), memory) is None
+    assert len(memory.said) == 1

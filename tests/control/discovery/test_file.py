@@ -24,6 +24,8 @@ async def test_replicas_are_read_again_after_every_change(path, follow):
         path, '{"replicas": [{"id": "a", "address": "10.0.0.1:80"}, {"id": "b", "address": "vllm-b:80", "weight": 2}]}'
     )
     assert await said.next() == (A, B)
+    replace(path, "- {id: a, address: 10.0.0.1:80, dp_size: 2}\n")
+    assert await said.next() == tuple(Found(f"a-{rank}", "10.0.0.1:80", rank=rank) for rank in range(2))
     replace(path, "[]")
     assert await said.next() == ()
 
@@ -35,6 +37,7 @@ async def test_replicas_are_read_again_after_every_change(path, follow):
         ("- {id: a, address: nowhere}", "host:port"),
         ("- {id: a, address: 'h:1'}\n- {id: a, address: 'h:2'}", "twice"),
         ("- {id: a, address: 'h:1'}\n- {id: b, address: 'h:1'}", "twice"),
+        ("- {id: a, address: 'h:1', dp_size: 2}\n- {id: a-1, address: 'h:2'}", "twice"),
         ("pools: {}", "replicas"),
         ("a: [", "YAML"),
         ("7", "replicas"),

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 import pytest
 
-from homing.core.fleet import Fleet, HealthChanged, Pool, Replica, State
-from homing.core.hashing import Maglev, Ring
+from homing.core.fleet import Fleet, HashPolicy, HealthChanged, Pool, Replica, State
+from homing.core.hashing import Ketama, Maglev, Ring
 from homing.core.placement.pools import EMPTY, CompiledFleet, CompiledPool
 
 REPLICAS = tuple(Replica(f"gpu-{i}", f"10.0.0.{i}:8000") for i in range(4))
@@ -86,3 +87,55 @@ def test_a_change_of_one_pool_keeps_the_others_table():
 def test_a_pool_that_is_gone_is_gone():
     after = CompiledFleet.of(Fleet((OTHER,)), CompiledFleet.of(Fleet((POOL, OTHER))))
     assert (set(after.by_id), set(after.by_model)) == ({"q"}, {"model-q"})
+
+
+RANKS = (
+    *(Replica(f"big-{rank}", "10.0.0.1:8000", weight=2, rank=rank) for rank in range(4)),
+    Replica("small", "10.0.0.2:8000"),
+)
+DATA_PARALLEL = Pool("p", "model-p", replicas=RANKS)
+
+
+@pytest.mark.parametrize("policy", ["ring", "maglev", "ketama"])
+def test_ranks_are_one_host_to_the_data_plane(policy: HashPolicy):
+    """The hosts are found by the data plane's own hash, the ranks of one evenly by another."""
+    by_id = [("big", 8), ("small", 1)]
+    by_address = [("10.0.0.1:8000", 8), ("10.0.0.2:8000", 1)]
+    table = {"ring": Ring(by_id, 900), "maglev": Maglev(by_id), "ketama": Ketama(by_address)}[policy]
+    compiled = CompiledPool.of(replace(DATA_PARALLEL, hash=policy))
+    owners = [owner for key in KEYS if (owner := compiled.owner(key)) is not None]
+    assert [owner.host for owner in owners] == [by_id[table.owner(key) or 0][0] for key in KEYS]
+    counts = Counter(owner.id for owner in owners if owner.host == "big")
+    assert len(counts) == 4
+    assert max(counts.values()) < 1.4 * min(counts.values())
+
+
+def test_a_walk_meets_all_ranks_of_a_host_before_the_next_host():
+    compiled = CompiledPool.of(DATA_PARALLEL)
+    for key in KEYS[:50]:
+        walk = list(compiled.walk(key))
+        assert walk[0] == compiled.owner(key)
+        assert sorted(r.id for r in walk) == [r.id for r in RANKS]
+        assert [r.host for r in walk] in (["big"] * 4 + ["small"], ["small"] + ["big"] * 4)
+
+
+def test_a_host_stays_in_the_hash_with_all_its_weight_while_one_of_its_ranks_serves():
+    one_down = replace(DATA_PARALLEL, replicas=(replace(RANKS[0], healthy=False), *RANKS[1:]))
+    before, after = CompiledPool.of(DATA_PARALLEL), CompiledPool.of(one_down)
+    for key in KEYS:
+        was, now = before.owner(key), after.owner(key)
+        assert was is not None
+        assert now is not None
+        assert was.host == now.host
+    down = tuple(replace(r, healthy=r.rank is None) for r in RANKS)
+    assert {r.id for r in CompiledPool.of(replace(DATA_PARALLEL, replicas=down)).walk(b"key")} == {"small"}
+
+
+def test_who_served_is_the_rank_that_was_asked_for_at_the_host_that_answered():
+    compiled = CompiledPool.of(replace(DATA_PARALLEL, replicas=(*RANKS, Replica("other-1", "10.0.0.3:8000", rank=1))))
+    assert compiled.served("big", "big-2") == "big-2"
+    assert compiled.served("other", "big-1") == "other-1"
+    assert compiled.served("small", "big-1") == "small"
+    assert compiled.served("other", "big-2") == "other", "it has no such rank"
+    assert compiled.served("big", "") == "big", "nobody said"
+    assert compiled.served("small", "small") == "small"

@@ -14,7 +14,8 @@ from homing.core.placement.pools import CompiledPool
 from homing.core.session import Digester, Homes, SessionKey
 
 SECRET = b"secret"
-REPLICAS = tuple(Replica(f"gpu-{n}", f"10.0.0.{n}:80", weight=n % 2 + 1) for n in range(4))
+RANKS = tuple(Replica(f"big-{rank}", "10.0.1.1:80", rank=rank) for rank in range(2))
+REPLICAS = (*(Replica(f"gpu-{n}", f"10.0.0.{n}:80", weight=n % 2 + 1) for n in range(4)), *RANKS)
 POOL = CompiledPool.of(Pool("p", "served", replicas=REPLICAS))
 FEWER = CompiledPool.of(
     Pool("p", "served", replicas=(REPLICAS[0], REPLICAS[1], Replica("gpu-2", "10.0.0.2:80", state=State.DRAINING)))
