@@ -6,6 +6,7 @@ import click
 import msgspec
 
 from homing.cli.api_client import Api, api_options
+from homing.cli.config_file import load
 from homing.cli.duration import in_words
 
 
@@ -41,11 +42,21 @@ class Receipts(msgspec.Struct):
 @click.option("--session", required=True, metavar="ID", help="The session's id.")
 @click.option("--model", default="", help="In the pool of this model only.")
 @click.option("--tenant", default="", help="Whose session it is, where there are tenants.")
-@click.option("--json", "as_json", is_flag=True, help="Print the API's answer: one JSON object.")
-def command(config_path: str, api: str | None, session: str, model: str, tenant: str, as_json: bool) -> None:
+@click.option(
+    "--data-plane",
+    type=click.Choice(["nginx"]),
+    help="Say instead what this one would choose without a picker, by the file alone.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def command(
+    config_path: str, api: str | None, session: str, model: str, tenant: str, data_plane: str | None, as_json: bool
+) -> None:
     """Say where a session's next turn would go if it came now, and why: the hash's owner, its home, what each replica
     would cost in tokens of prefill, by term. Changes nothing. Exit 1 where no picker answers.
     """
+    if data_plane is not None:
+        _alone(config_path, session, model, tenant, as_json)
+        return
     asked = Api.at(config_path, api)
     if as_json:
         found = asked.call("GET", "/api/explain", dict[str, object], session=session, model=model, tenant=tenant)
@@ -56,6 +67,18 @@ def command(config_path: str, api: str | None, session: str, model: str, tenant:
     if not answer.complete:
         click.echo("not every picker answered", err=True)
     if not answer.receipts:
+        raise SystemExit(1)
+
+
+def _alone(config_path: str, session: str, model: str, tenant: str, as_json: bool) -> None:
+    from homing.cli import explain_nginx
+
+    found = explain_nginx.choices(load(config_path), session, tenant, model)
+    if as_json:
+        click.echo(msgspec.json.encode({"choices": found}).decode())
+    else:
+        click.echo("\n\n".join(map(explain_nginx.said, found)) or "the file lists no replicas for this model")
+    if not found:
         raise SystemExit(1)
 
 

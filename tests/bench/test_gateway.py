@@ -11,11 +11,11 @@ import pytest
 
 from bench.gateway.contenders import _without_ext_proc
 from bench.gateway.load import Plan, Result
-from bench.gateway.measures import LOADS, RATIOS, Sample, wrong
+from bench.gateway.measures import GATEWAYS, LOADS, RATIOS, Sample, wrong
 from bench.gateway.report import Report
 from bench.gateway.wire import MODEL, chat_body, request
 
-PRODUCT = ("bare Envoy", "without ext_proc", "homing", "the replica alone")
+PRODUCT = (*GATEWAYS[:-2], "the replica alone")
 
 
 def test_in_small_every_answer_is_right(tmp_path: Path):

@@ -17,6 +17,8 @@ from e2e.client import Answer, ask, chat_body, many, request
 from e2e.nginx_stack import SECRET, NginxStack, nginx_stack
 from e2e.stack import HOMING, SimulatedPool, free_ports, replica_ids, until
 
+from homing.cli.config_file import load
+from homing.cli.explain_nginx import choices
 from homing.core.hashing import Ketama
 
 pytestmark = pytest.mark.e2e
@@ -50,11 +52,11 @@ def replicas(answers: list[Answer]) -> list[str]:
     return [a.headers["x-homing-replica"] for a in answers]
 
 
-async def test_sessions_live_where_the_hash_says(nginx: NginxStack) -> None:
+async def test_sessions_live_where_explain_says(nginx: NginxStack) -> None:
     ids = [f"session-{i}" for i in range(100)]
-    table = Ketama([(f"127.0.0.1:{nginx.replica_ports[r]}", 1) for r in replica_ids(POOL)])
-    owners = [table.owner(f"/{i}".encode()) for i in ids]
-    assert replicas(await turns(nginx, [*ids])) == [f"pool-{owner}" for owner in owners]
+    file = load(str(nginx.directory / "homing.yaml"))
+    explained = [choice.choice for i in ids for choice in choices(file, i, "", MODEL)]
+    assert replicas(await turns(nginx, [*ids])) == explained
 
 
 async def test_a_client_without_an_id_gets_one_that_sticks(nginx: NginxStack) -> None:
