@@ -29,6 +29,11 @@ FREE = 0.2
 """So much of a prompt's tokens may wait before it, for its time to say something of the prompt."""
 
 
+LEAST_HELD = 256
+"""Tokens. A prefix shorter than that saves less than one step of an engine takes, and draws nobody: else a greeting
+that all clients begin with would gather its sessions at one replica while another stands empty."""
+
+
 class Finish(Protocol):
     """What makes of an id the one that is issued to the tenant's client."""
 
@@ -202,7 +207,8 @@ class Placer:
         )
         if arrival.prompt is not None and (held := self.prefixes.held(pool_id, arrival.prompt, now)):
             share = asked.tokens / max(arrival.prompt.total, 1)
-            asked.held = {replica_id: int(tokens * share) for replica_id, tokens in held.items()}
+            expected = ((replica_id, int(tokens * share)) for replica_id, tokens in held.items())
+            asked.held = {replica_id: tokens for replica_id, tokens in expected if tokens >= LEAST_HELD}
         if digest is None:
             asked.anywhere_cached = asked.tokens * learned.found_at_first
             return asked
