@@ -7,12 +7,14 @@ server is named as its `server` directive names it. Servers that are down keep t
 from __future__ import annotations
 
 from collections.abc import Iterator
+from struct import Struct
 from zlib import crc32
 
 from homing.core.hashing.points import Points
 from homing.core.hashing.table import Hosts
 
 POINTS_PER_WEIGHT = 160
+_packed = Struct("<I").pack
 
 
 class Ketama:
@@ -24,11 +26,12 @@ class Ketama:
 
     def __init__(self, hosts: Hosts) -> None:
         points: dict[int, int] = {}
-        for index, (server, weight) in enumerate(hosts):
+        for index in reversed(range(len(hosts))):  # so that the first comes last, and has what it shares
+            server, weight = hosts[index]
             base, point = crc32(_named(server)), 0
             for _ in range(POINTS_PER_WEIGHT * weight):
-                point = crc32(point.to_bytes(4, "little"), base)
-                points.setdefault(point, index)
+                point = crc32(_packed(point), base)
+                points[point] = index
         self._points = Points(points, len(hosts))
 
     def owner(self, key: bytes) -> int | None:

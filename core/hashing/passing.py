@@ -17,7 +17,9 @@ class Passing:
         self._places = {host: place for place, host in enumerate(ups)}
 
     def owner(self, key: bytes) -> int | None:
-        return next(self.walk(key), None)
+        first = self._table.owner(key)
+        place = self._places.get(first) if first is not None else None
+        return place if place is not None else next(self.walk(key), None)
 
     def walk(self, key: bytes) -> Iterator[int]:
         return (self._places[host] for host in self._table.walk(key) if host in self._places)
