@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from bench.placement.product import Homing
-from bench.placement.report import behind, markdown, plain
+from bench.placement.report import Ratios, against_the_best, behind, markdown, plain, spread
 from bench.placement.rules import RULES
 from bench.placement.search import CONSTANTS, search
 from bench.placement.workloads import makers
@@ -28,8 +28,8 @@ def contenders() -> list[Contender]:
     return [*(rule() for rule in RULES), *ours]
 
 
-def chosen(trace: Path | None, only: str | None) -> list[Workload]:
-    made = makers(trace)
+def chosen(trace: Path | None, only: str | None, seed: int = 0) -> list[Workload]:
+    made = makers(trace, seed)
     names = only.split(",") if only else list(made)
     return [made[name]() for name in names]
 
@@ -56,6 +56,21 @@ def compare(trace: Path | None, only: str | None, out: Path | None) -> None:
         click.echo(f"{workload_name}: " + ", ".join(f"{name} {ratio:.2f}" for name, ratio in ratios.items()))
     if out is not None:
         out.write_text(json.dumps(plain(results), indent=1) + "\n")
+
+
+@main.command()
+@_ONLY
+@click.option("--seeds", default=5)
+def seeds(only: str | None, seeds: int) -> None:
+    """How many times the best of the others ours have, TTFT p90 / p99: the median over the seeds (least-most)."""
+    ratios: dict[str, dict[str, list[Ratios]]] = {}
+    for seed in range(seeds):
+        for workload in chosen(None, only, seed):
+            row = {c.name: World(workload, c).run() for c in contenders()}
+            for name, pair in against_the_best(row, OURS).items():
+                ratios.setdefault(workload.name, {}).setdefault(name, []).append(pair)
+                click.echo(f"{seed} {workload.name} {name} {pair[0]:.3f} {pair[1]:.3f}", err=True)
+    click.echo(spread(ratios))
 
 
 @main.command("search")

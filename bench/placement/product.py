@@ -1,8 +1,8 @@
 """The product's placer as a contender: as many as there are pickers, each with what it would know in production.
 
-Requests are shared out to the pickers by their session, as Envoy does it. Vectors go round every 100 ms, each engine is
-asked every second, outcomes come up to half a second after the answer's end, all of them to the first picker (Envoy
-has one stream for its access log).
+Requests are shared out to the pickers by their session, as Envoy does it. Vectors, and who served which prompt of a
+conversation without an id, go round every 100 ms, each engine is asked every second, outcomes come up to half a second
+after the answer's end, all of them to the first picker (Envoy has one stream for its access log).
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from homing.core.placement.pools import CompiledPool
 from homing.core.placement.settings import Settings
 from homing.core.prefix.prompt import Prompt
 from homing.core.session import Homes, SessionKey
+from homing.ext_proc.pins.message import MAX_SERVED
 
 POOL = "pool"
 
@@ -62,6 +63,7 @@ class Homing:
         self._exchange = exchange
         self._index = Caches()
         self._placers = [self._placer() for _ in range(placers)]
+        self._news = [placer.chains.news() for placer in self._placers] if placers > 1 else []
         for placer in self._placers:
             placer.scales.configure({POOL: settings or Settings()})
         self._names: dict[str, bytes] = {}  # the ids that sessions were given
@@ -128,10 +130,12 @@ class Homing:
         self._ticks += 1
         if self._exchange and len(self._placers) > 1:
             vectors = [placer.load.vectors(now) for placer in self._placers]
+            served = [news.take(MAX_SERVED) for news in self._news]
             for i, placer in enumerate(self._placers):
                 for j, vector in enumerate(vectors):
                     if i != j:
                         placer.load.absorb(f"picker-{j}", vector, now)
+                        placer.chains.absorb(served[j], now)
         if self._ticks % 5 == 0:
             self._hear(now)
         if self._ticks % 10 == 0:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from statistics import median
 
 from bench.placement.world import Result
 
@@ -37,6 +38,31 @@ def behind(results: Results, ours: Sequence[str]) -> dict[str, dict[str, float]]
             name: ((row[name].p90 / best90) * (row[name].p99 / best99)) ** 0.5 for name in ours if name in row
         }
     return told
+
+
+Ratios = tuple[float, float]
+"""TTFT's p90 and p99 against the best of the others."""
+
+
+def against_the_best(row: Mapping[str, Result], ours: Sequence[str]) -> dict[str, Ratios]:
+    """Of one workload and one seed."""
+    others = [r for name, r in row.items() if name not in ours]
+    best90, best99 = min(r.p90 for r in others), min(r.p99 for r in others)
+    return {name: (row[name].p90 / best90, row[name].p99 / best99) for name in ours if name in row}
+
+
+def spread(ratios: Mapping[str, Mapping[str, Sequence[Ratios]]]) -> str:
+    """Workload -> contender -> the ratios of each seed, as a table: the median, and in brackets the least and most."""
+    contenders = list(dict.fromkeys(name for row in ratios.values() for name in row))
+    lines = ["| workload | " + " | ".join(contenders) + " |", "|---" * (len(contenders) + 1) + "|"]
+    for workload, row in ratios.items():
+        cells = [" / ".join(_middle([pair[i] for pair in row[name]]) for i in (0, 1)) for name in contenders]
+        lines.append(f"| {workload} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def _middle(values: Sequence[float]) -> str:
+    return f"{median(values):.2f} ({min(values):.2f}-{max(values):.2f})"
 
 
 def plain(results: Results) -> dict[str, dict[str, dict[str, float]]]:

@@ -153,23 +153,24 @@ def bursts(at: float) -> float:
 Makers = Mapping[str, Callable[[], Workload]]
 
 
-def makers(trace_path: Path | None = None) -> Makers:
-    """By name. Those of the trace only where it is given."""
+def makers(trace_path: Path | None = None, seed: int = 0) -> Makers:
+    """By name. Those of the trace only where it is given. Another `seed`: the same kinds of clients, other draws."""
+    more = 1000 * seed
     made: dict[str, Callable[[], Workload]] = {
-        "chat": lambda: Workload("chat", chat()),
-        "shared": lambda: Workload("shared", shared()),
-        "agents": lambda: Workload("agents", agents()),
-        "agents_overload": lambda: Workload("agents_overload", agents(80)),
-        "agents_light": lambda: Workload("agents_light", agents(24)),
-        "slow": lambda: Workload("slow", chat(1.6, seed=7), speeds={3: 0.5}),
-        "bursts": lambda: Workload("bursts", chat(2.0, seed=13, paces=bursts)),
-        "failure": lambda: Workload("failure", chat(2.0, seed=17), changes=(Change(250.0, 2, joins=False),)),
+        "chat": lambda: Workload("chat", chat(seed=5 + more)),
+        "shared": lambda: Workload("shared", shared(seed=2 + more)),
+        "agents": lambda: Workload("agents", agents(seed=3 + more)),
+        "agents_overload": lambda: Workload("agents_overload", agents(80, seed=3 + more)),
+        "agents_light": lambda: Workload("agents_light", agents(24, seed=3 + more)),
+        "slow": lambda: Workload("slow", chat(1.6, seed=7 + more), speeds={3: 0.5}),
+        "bursts": lambda: Workload("bursts", chat(2.0, seed=13 + more, paces=bursts)),
+        "failure": lambda: Workload("failure", chat(2.0, seed=17 + more), changes=(Change(250.0, 2, joins=False),)),
         "scale_up": lambda: Workload(
-            "scale_up", chat(2.0, seed=19), changes=(Change(250.0, 6, joins=True), Change(250.0, 7, joins=True))
+            "scale_up", chat(2.0, seed=19 + more), changes=(Change(250.0, 6, joins=True), Change(250.0, 7, joins=True))
         ),
-        "heavy": lambda: Workload("heavy", heavy()),
-        "tenants": lambda: Workload("tenants", named(chat(2.4, seed=23, tenants=200))),
-        "keyless": lambda: Workload("keyless", half_keyless(chat(2.4, seed=29))),
+        "heavy": lambda: Workload("heavy", heavy(seed=11 + more)),
+        "tenants": lambda: Workload("tenants", named(chat(2.4, seed=23 + more, tenants=200))),
+        "keyless": lambda: Workload("keyless", half_keyless(chat(2.4, seed=29 + more))),
     }
     if trace_path is not None:
         made["trace"] = lambda: Workload("trace", trace(trace_path))

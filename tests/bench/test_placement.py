@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from click.testing import CliRunner
 from bench.placement.__main__ import contenders, main
 from bench.placement.engine import BLOCK, Engine, Request, Running
 from bench.placement.product import Homing
-from bench.placement.report import behind, markdown
+from bench.placement.report import behind, markdown, spread
 from bench.placement.workloads import agents, chat, half_keyless, heavy, makers, named, shared, trace
 from bench.placement.world import Change, Result, Workload, World
 
@@ -68,6 +69,13 @@ def test_the_product_serves_every_kind_of_workload_with_any_number_of_placers(
 ):
     requests = make()
     assert World(Workload("w", requests), Homing(placers)).run().served == len(requests)
+
+
+def test_conversations_without_an_id_are_known_to_all_placers():
+    requests = [replace(r, keyless=True) for r in chat(0.5, 60.0, seed=1, turns=(6, 12))]
+    results = [World(Workload("w", requests, replicas=4), Homing(placers)).run() for placers in (1, 2, 8)]
+    assert [r.moved for r in results] == [0, 0, 0]
+    assert min(r.hit_rate for r in results) > 0.95 * results[0].hit_rate
 
 
 @pytest.mark.parametrize("placers", [1, 8])
@@ -156,12 +164,25 @@ def test_the_table_marks_the_best_and_how_far_behind_ours_are():
     assert behind(results, ["homing_1"]) == {"w": {"homing_1": 0.5}}
 
 
+def test_over_seeds_the_table_says_the_middle_and_how_far_it_goes():
+    ratios = {"w": {"homing_1": [(1.0, 2.0), (0.5, 4.0), (3.0, 1.0)]}}
+    assert spread(ratios).splitlines()[-1] == "| w | 1.00 (0.50-3.00) / 2.00 (1.00-4.00) |"
+
+
+def test_another_seed_is_another_draw_of_every_workload():
+    for name, make in makers(seed=1).items():
+        assert make().requests != makers()[name]().requests
+
+
 def test_the_commands_print_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("bench.placement.__main__.chosen", lambda trace, only: [small()])
+    monkeypatch.setattr("bench.placement.__main__.chosen", lambda *_: [small()])
     out = tmp_path / "out.json"
     compared = CliRunner().invoke(main, ["compare", "--json", str(out)])
     assert compared.exit_code == 0, compared.output
     assert set(json.loads(out.read_text())["small"]) == set(CONTENDERS)
+    seeded = CliRunner().invoke(main, ["seeds", "--seeds", "1"])
+    assert seeded.exit_code == 0, seeded.output
+    assert seeded.stdout.splitlines()[-1].startswith("| small | ")
     searched = CliRunner().invoke(main, ["search", "--constants", "leave_factor"])
     assert searched.exit_code == 0, searched.output
     assert searched.stdout.count("`leave_factor`") == 5
