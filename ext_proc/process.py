@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import logging
 import os
@@ -162,8 +163,7 @@ async def run(config: Config, options: Options) -> None:
                 adopt = _adopting(picker, transport, tasks)
                 following = tasks.create_task(_follow(config, options, picker, adopt, prompts))
                 await ended.wait()
-                await transport.set_serving(False)
-                await asyncio.sleep(LEAVING_S)
+                await _leave(transport)
                 for task in (asking, following, feeding, proving):
                     task.cancel()
                 await transport.stop(GRACE_S)
@@ -171,6 +171,14 @@ async def run(config: Config, options: Options) -> None:
                     sharer.cancel()
                 await asyncio.wait(shared)
                 server.should_exit = True
+
+
+async def _leave(transport: Transport) -> None:
+    await transport.set_serving(False)
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(LEAVING_S):
+            while transport.connected:  # noqa: ASYNC110 (what ends it is at the other end)
+                await asyncio.sleep(0.02)
 
 
 def _transport(options: Options, picker: Picker) -> Transport:

@@ -73,6 +73,10 @@ class GrpcTransport:
         for name in READINESS:
             await self._health.set(name, status)
 
+    @property
+    def connected(self) -> bool:
+        return True
+
     async def stop(self, grace_s: float) -> None:
         await self.set_serving(False)
         await self._server.stop(grace_s)

@@ -40,6 +40,10 @@ class H2Transport:
     async def set_serving(self, serving: bool) -> None:
         self._health.set_serving(serving)
 
+    @property
+    def connected(self) -> bool:
+        return bool(self._connections)
+
     async def stop(self, grace_s: float) -> None:
         self._health.set_serving(False)
         if self._server is None:

@@ -42,6 +42,10 @@ class Transport(Protocol):
 
     async def set_serving(self, serving: bool) -> None: ...
 
+    @property
+    def connected(self) -> bool:
+        """Whether somebody may be asking; true where that is not known."""
+
     async def stop(self, grace_s: float) -> None:
         """Takes no new streams, lets the open ones end for `grace_s` seconds, then cuts them."""
 

@@ -276,3 +276,12 @@ async def test_a_stream_reset_while_it_waits_cancels_the_wait_and_takes_no_slot(
     assert serving.router.wait is not None
     await until(serving.router.wait.cancelled)
     assert (serving.router.requests, serving.router.held) == ([], 0)
+
+
+async def test_who_is_connected_may_be_asking(serving: Serving):
+    knows = serving.kind is H2Transport
+    assert serving.transport.connected is not knows, "gRPC's library does not tell"
+    _, writer = await asyncio.open_unix_connection(serving.path)
+    await until(lambda: serving.transport.connected)
+    writer.close()
+    await until(lambda: serving.transport.connected is not knows)
