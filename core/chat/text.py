@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 BREAK = b"\\n\\n"
@@ -74,20 +76,37 @@ def texts(content: bytes) -> list[bytes] | None:
     return None if None in said else [s for s in said if s]
 
 
-def joined(first: msgspec.Raw, second: msgspec.Raw, kind: str) -> msgspec.Raw | None:
-    """Two contents as one, with a break between their texts: a text if both are, else a list whose text parts are of
-    `kind`. None where one of them is neither text nor list."""
-    one, two = inside(first), inside(second)
-    if one is not None and two is not None:
-        return quoted(BREAK.join(filter(None, (one, two))))
-    before, after = _parts(first, one, kind), _parts(second, two, kind)
-    if before is None or after is None:
-        return None
-    if not before or not after or part_text(before[-1]) is None or part_text(after[0]) is None:
-        return listed([*before, *after])  # an image between texts parts them well enough
-    if one is not None:  # the break goes into what is a new part anyway: marks on the client's parts stay
-        return listed([part(one + BREAK, kind), *after])
-    return listed([*before, part(BREAK + two, kind)] if two is not None else [*before, part(BREAK, kind), *after])
+def joinable(content: bytes) -> bool:
+    """Whether it is a text, a list or nothing."""
+    return begins(content, b'"') or begins(content, b"[") or is_nothing(content)
+
+
+def joined(contents: Sequence[msgspec.Raw], kind: str) -> msgspec.Raw | None:
+    """Contents as one, with breaks between their texts: a text if all are, else a list whose text parts are of `kind`.
+    None where one of them is neither text nor list. Takes time in proportion to what there is."""
+    plain = 0
+    while plain < len(contents) and begins(contents[plain], b'"'):
+        plain += 1
+    first = BREAK.join(filter(None, map(inside, contents[:plain])))
+    if plain == len(contents):
+        return quoted(first)
+    parts = [part(first, kind)] if first else []
+    for content in contents[plain:]:
+        text = inside(content)
+        after = _parts(content, text, kind)
+        if after is None:
+            return None
+        if parts and after and part_text(parts[-1]) is not None and part_text(after[0]) is not None:
+            # the break goes into what is a new part anyway: marks on the client's parts stay
+            if len(parts) == 1 and first:
+                parts = [part(first + BREAK, kind)]
+            elif text is not None:
+                after = [part(BREAK + text, kind)]
+            else:
+                parts.append(part(BREAK, kind))
+        parts += after  # an image between texts parts them well enough
+        first = b""
+    return listed(parts)
 
 
 def listed(parts: Items) -> msgspec.Raw:

@@ -73,15 +73,15 @@ class Turn:
     def without(self, member: str) -> Turn:
         return replace(self, members={k: v for k, v in self.members.items() if k != member})
 
-    def followed_by(self, content: msgspec.Raw) -> Turn | None:
-        """With `content` behind its own. None where neither is text nor a list."""
-        whole = joined(self.content, content, self.text_type)
+    def followed_by(self, *contents: msgspec.Raw) -> Turn | None:
+        """With `contents` behind its own. None where one is neither text nor a list."""
+        whole = joined((self.content, *contents), self.text_type)
         return None if whole is None else self.with_content(whole)
 
     def preceded_by(self, content: msgspec.Raw) -> Turn | None:
         """With `content` before its own, but behind results of tools: these have to come first (Anthropic's rule)."""
         results, rest = self._results()
-        whole = joined(content, rest, self.text_type)
+        whole = joined((content, rest), self.text_type)
         if whole is None or not results:
             return None if whole is None else self.with_content(whole)
         parts = items(whole)
@@ -146,7 +146,7 @@ class Turn:
 
 def _longer(result: Members, member: str, content: msgspec.Raw, kind: str) -> msgspec.Raw | None:
     said = result.get(member, NOTHING)
-    return None if is_nothing(said) else joined(said, content, kind)
+    return None if is_nothing(said) else joined((said, content), kind)
 
 
 Turns = Sequence[Turn]

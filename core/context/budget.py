@@ -74,10 +74,12 @@ class Budget:
         step = max(1, self.limit // STEPS)
         to_go = -(-excess // step) * step
         gone: set[int] = set()
+        saved = 0
         for exchange in _exchanges(turns)[:-1]:
-            if sum(sizes[i] for i in gone) >= to_go:
+            if saved >= to_go:
                 break
             gone.update(exchange)
+            saved += sum(sizes[i] for i in exchange)
         return [turn for i, turn in enumerate(turns) if i not in gone] if gone else turns
 
 

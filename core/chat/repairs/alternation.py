@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import msgspec
 
+from homing.core.chat.text import joinable
 from homing.core.chat.turn import Turn, Turns
 from homing.core.template.record import Capabilities
 
@@ -41,14 +42,13 @@ def _empty_answer(beside: Turn) -> Turn:
 
 def merge(turns: Turns, record: Capabilities) -> Turns:
     """Calls of tools stay messages of their own: templates write either the text or the calls of one."""
-    merged: list[Turn] = []
+    rows: list[list[Turn]] = []
     for turn in turns:
-        whole = _merged(merged[-1], turn) if merged else None
-        if whole is None:
-            merged.append(turn)
+        if rows and _alike(rows[-1][-1], turn):
+            rows[-1].append(turn)
         else:
-            merged[-1] = whole
-    return merged if len(merged) < len(turns) else turns
+            rows.append([turn])
+    return [_merged(row) for row in rows] if len(rows) < len(turns) else turns
 
 
 def first_user(turns: Turns, record: Capabilities) -> Turns:
@@ -59,8 +59,14 @@ def first_user(turns: Turns, record: Capabilities) -> Turns:
     return [*turns[:at], turns[at].new("user", msgspec.Raw(b'""')), *turns[at:]]
 
 
-def _merged(last: Turn, turn: Turn) -> Turn | None:
+def _alike(last: Turn, turn: Turn) -> bool:
+    """Whether the two are one turn."""
+    if last.role != turn.role or turn.role not in ("user", "assistant"):
+        return False
     plain = not (last.bare or turn.bare or last.calls or turn.calls)
-    if last.role != turn.role or turn.role not in ("user", "assistant") or not plain:
-        return None
-    return last.followed_by(turn.content)
+    return plain and joinable(last.content) and joinable(turn.content)
+
+
+def _merged(row: list[Turn]) -> Turn:
+    whole = row[0].followed_by(*(turn.content for turn in row[1:])) if len(row) > 1 else None
+    return row[0] if whole is None else whole

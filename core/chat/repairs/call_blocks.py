@@ -39,16 +39,24 @@ def apart(turns: Turns, at: int, from_text: bool, from_each_other: bool) -> tupl
 def _pairs(turn: Turn, said: Items, calls: list[tuple[msgspec.Raw, bytes]], answer: Turn) -> list[Turn]:
     """Each call with its result; what else the user's turn has stays in its last. Empty where a call has no result:
     the engine's matter."""
-    left = [(block, _read(block)) for block in (items(answer.content) or [] if answer.brings_results else [])]
+    by_id: dict[bytes, Items] = {}
+    rest: list[tuple[msgspec.Raw, bytes | None]] = []
+    for block in items(answer.content) or [] if answer.brings_results else []:
+        read = _read(block)
+        result_of = bytes(read.tool_use_id) if read.type == "tool_result" else None
+        rest.append((block, result_of))
+        if result_of is not None:
+            by_id.setdefault(result_of, []).append(block)
     pairs: list[Turn] = []
-    for number, (call, call_id) in enumerate(calls, 1):
-        results = [block for block, read in left if read.type == "tool_result" and bytes(read.tool_use_id) == call_id]
-        if not results:
+    for call, call_id in calls:
+        results = by_id.pop(call_id, None)
+        if results is None:
             return []
-        left = [(block, read) for block, read in left if all(block is not result for result in results)]
-        rest = [block for block, _ in left] if number == len(calls) else []
-        pairs += [turn.with_content(listed([*said, call])), answer.with_content(listed([*results, *rest]))]
+        pairs += [turn.with_content(listed([*said, call])), answer.with_content(listed(results))]
         said = []  # the text is told once
+    left = [block for block, result_of in rest if result_of is None or result_of in by_id]
+    if left:
+        pairs[-1] = answer.with_content(listed([*(items(pairs[-1].content) or []), *left]))
     return pairs
 
 

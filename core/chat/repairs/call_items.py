@@ -15,16 +15,18 @@ def apart(turns: Turns, at: int) -> tuple[list[Turn], int]:
     calls = _row(turns, at, CALL)
     if len(calls) < 2:
         return [turns[at]], 1
-    left = _row(turns, at + len(calls), RESULT)
-    used = len(calls) + len(left)
+    results = _row(turns, at + len(calls), RESULT)
+    used = len(calls) + len(results)
+    by_id: dict[bytes, list[Turn]] = {}
+    for result in results:
+        by_id.setdefault(_id(result), []).append(result)
     pairs: list[Turn] = []
     for call in calls:
-        results = [result for result in left if _id(result) == _id(call)]
-        if not results:
+        own = by_id.pop(_id(call), None)
+        if own is None:
             return list(turns[at : at + used]), used
-        left = [result for result in left if _id(result) != _id(call)]
-        pairs += [call, *results]
-    return [*pairs, *left], used
+        pairs += [call, *own]
+    return [*pairs, *(result for result in results if _id(result) in by_id)], used
 
 
 def _row(turns: Turns, at: int, kind: bytes) -> list[Turn]:

@@ -69,14 +69,14 @@ def _messages(turns: Turns, at: int, from_text: bool, from_each_other: bool) -> 
 def _pairs(turn: Turn, calls: Items, results: list[Turn]) -> list[Turn]:
     """Results of none of the calls come last, as they came."""
     pairs: list[Turn] = []
-    left = list(results)
+    by_id: dict[bytes, list[Turn]] = {}
+    for result in results:
+        by_id.setdefault(_id_of_result(result), []).append(result)
     for call in calls:
-        call_id = _id(call)
         pairs.append(turn.with_member("tool_calls", listed([call])))
-        pairs += [result for result in left if _id_of_result(result) == call_id]
-        left = [result for result in left if _id_of_result(result) != call_id]
+        pairs += by_id.pop(_id(call), ())
         turn = turn.with_content(NOTHING)  # the text is told once
-    return [*pairs, *left]
+    return [*pairs, *(result for result in results if _id_of_result(result) in by_id)]
 
 
 def _id(call: msgspec.Raw) -> bytes:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import msgspec
 
-from homing.core.chat.text import joined, texts
+from homing.core.chat.text import joinable, joined, texts
 from homing.core.chat.turn import Turn, Turns
 from homing.core.template.record import Capabilities
 
@@ -36,29 +36,31 @@ def _folded(turns: Turns, start: int, alternates: bool) -> Turns:
     if not any(turn.is_system for turn in turns[start:]):
         return turns
     folded = list(turns[:start])
-    waiting: Turn | None = None
+    waiting: list[Turn] = []
     for turn in turns[start:]:
         if turn.is_system:
             if texts(turn.content) == []:  # a text that is empty says nothing
                 continue
-            if waiting is not None and (both := joined(waiting.content, turn.content, turn.text_type)) is not None:
-                waiting = waiting.with_content(both)
-                continue
-            if waiting is not None:  # one of the two is neither text nor list: the engine's matter
+            if waiting and not (joinable(waiting[-1].content) and joinable(turn.content)):  # the engine's matter
                 _settle(folded, waiting, alternates)
-            waiting = turn
-        elif waiting is None or turn.role == "tool":  # results stay with their calls
+                waiting = []
+            waiting.append(turn)
+        elif not waiting or turn.role == "tool":  # results stay with their calls
             folded.append(turn)
-        elif (said := _with(turn, waiting.content, alternates)) is not None:
-            folded.append(said)
-            waiting = None
         else:
-            _settle(folded, waiting, alternates)
-            folded.append(turn)
-            waiting = None
-    if waiting is not None:
+            said = _with(turn, _together(waiting), alternates)
+            if said is None:
+                _settle(folded, waiting, alternates)
+            folded.append(turn if said is None else said)
+            waiting = []
+    if waiting:
         _settle(folded, waiting, alternates)
     return folded
+
+
+def _together(waiting: list[Turn]) -> msgspec.Raw:
+    whole = joined([turn.content for turn in waiting], waiting[0].text_type) if len(waiting) > 1 else None
+    return waiting[0].content if whole is None else whole
 
 
 def _with(turn: Turn, system: msgspec.Raw, alternates: bool) -> Turn | None:
@@ -69,13 +71,13 @@ def _with(turn: Turn, system: msgspec.Raw, alternates: bool) -> Turn | None:
     return turn.preceded_by(system) if whole is None else whole
 
 
-def _settle(folded: list[Turn], system: Turn, alternates: bool) -> None:
+def _settle(folded: list[Turn], waiting: list[Turn], alternates: bool) -> None:
     """No user's turn follows. A user's turn of its own behind a tool's result would break the alternation."""
-    last = folded[-1] if folded else None
-    longer = last.result_followed_by(system.content) if last is not None and alternates else None
+    last, said = folded[-1] if folded else None, _together(waiting)
+    longer = last.result_followed_by(said) if last is not None and alternates else None
     if longer is None and last is not None and last.role == "user" and not last.bare:
-        longer = last.followed_by(system.content)
+        longer = last.followed_by(said)
     if longer is None:
-        folded.append(system.new("user", system.content))
+        folded.append(waiting[0].new("user", said))
     else:
         folded[-1] = longer

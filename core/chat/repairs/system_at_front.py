@@ -16,10 +16,7 @@ def apply(turns: Turns, record: Capabilities) -> Turns:
     leading = list(takewhile(lambda turn: turn.is_system, turns))
     if len(leading) < 2:
         return turns
-    merged = leading[0]
-    for turn in leading[1:]:
-        longer = merged.followed_by(turn.content)
-        if longer is None:  # neither text nor list: the engine's matter
-            return turns
-        merged = longer
+    merged = leading[0].followed_by(*(turn.content for turn in leading[1:]))
+    if merged is None:  # neither text nor list: the engine's matter
+        return turns
     return [merged, *turns[len(leading) :]]
