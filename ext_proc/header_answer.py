@@ -30,9 +30,12 @@ def _option(key: bytes, value: bytes) -> bytes:
 
 
 def _field(tag: bytes, content: bytes) -> bytes:
-    size, length = len(content), bytearray()
-    while size > 0x7F:
-        length.append(size & 0x7F | 0x80)
-        size >>= 7
-    length.append(size)
-    return tag + length + content
+    return tag + _varint(len(content)) + content
+
+
+def _varint(number: int) -> bytes:
+    if number < 0x80:
+        return b"%c" % number
+    if number < 0x4000:
+        return b"%c%c" % (number & 0x7F | 0x80, number >> 7)
+    return b"%c%b" % (number & 0x7F | 0x80, _varint(number >> 7))
