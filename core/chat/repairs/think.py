@@ -6,8 +6,6 @@ Templates that strip by themselves need none of this.
 
 from __future__ import annotations
 
-import re
-
 import msgspec
 
 from homing.core.chat.body import Members, encode
@@ -15,8 +13,7 @@ from homing.core.chat.text import inside, items, listed, part_text
 from homing.core.chat.turn import Turn, Turns
 from homing.core.template.record import Capabilities, Think
 
-# Some templates open the block for the model, so that the answer has its end alone.
-BLOCK = re.compile(r"\A\s*(?:<think>)?(?:(?!<think>).)*?</think>\s*", re.DOTALL)
+BEGIN, END = "<think>", "</think>"
 
 _members = msgspec.json.Decoder(Members)
 
@@ -28,6 +25,13 @@ def needed(record: Capabilities) -> bool:
 def apply(turns: Turns, record: Capabilities) -> Turns:
     stripped = [_stripped(turn) for turn in turns]
     return turns if all(new is old for new, old in zip(stripped, turns, strict=True)) else stripped
+
+
+def without_block(answer: str) -> str:
+    """Some templates open the block for the model, so that the answer has its end alone."""
+    thought, end, rest = answer.partition(END)
+    thought = thought.lstrip().removeprefix(BEGIN)
+    return answer if not end or BEGIN in thought else rest.lstrip()
 
 
 def _stripped(turn: Turn) -> Turn:
@@ -57,5 +61,5 @@ def _plain(text: bytes) -> msgspec.Raw | None:
         said = msgspec.json.decode(text, type=str)
     except msgspec.DecodeError:
         return None
-    plain = BLOCK.sub("", said, count=1)
+    plain = without_block(said)
     return None if plain == said else msgspec.Raw(msgspec.json.encode(plain))

@@ -10,6 +10,7 @@ import pytest
 from homing.core.chat.body import encode, members
 from homing.core.chat.repair import STEPS, Repairs, Switches
 from homing.core.chat.repairs.names import Repair
+from homing.core.chat.repairs.think import without_block
 from homing.core.chat.repairs.tool_ids import nine
 from homing.core.chat.shapes import CHAT, MESSAGES, RESPONSES, Shape
 from homing.core.template.record import Capabilities, Fate, Think, ToolIds
@@ -142,6 +143,24 @@ def test_every_repair_but_those_of_the_session_and_the_budget_is_a_step():
 def test_ids_of_calls_are_the_same_whenever_and_wherever_they_are_made():
     assert nine("call_1") == "t8wLHgKZJ"
     assert len({nine(f"call_{i}") for i in range(10_000)}) == 10_000
+
+
+@pytest.mark.parametrize(
+    ("answer", "plain"),
+    [
+        ("<think>a</think>b", "b"),
+        (" \n<think>\na\n</think>\n\n b ", "b "),
+        ("a</think>b", "b"),
+        ("<think>a</think><think>b</think>c", "<think>b</think>c"),
+        ("see <think>a</think>b", "see <think>a</think>b"),
+        ("<think>a<think>b</think>c", "<think>a<think>b</think>c"),
+        ("<think>a", "<think>a"),
+        (" " * 1_000_000 + "think", " " * 1_000_000 + "think"),
+    ],
+    ids=range(8),
+)
+def test_the_block_at_the_beginning_is_left_out(answer: str, plain: str):
+    assert without_block(answer) == plain
 
 
 def test_escapes_stay_as_the_client_wrote_them():
