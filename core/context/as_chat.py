@@ -31,7 +31,7 @@ def as_chat(turns: Turns) -> list[Message]:
         for message in _item(turn) if turn.kind is Kind.ITEMS and turn.bare else _turn(turn):
             last = written[-1] if written else {}
             if turn.bare and message["role"] == last.get("role") == "assistant":  # a call belongs to what was said
-                last["tool_calls"] = [*_list(last.get("tool_calls")), *_list(message["tool_calls"])]
+                _list(last.setdefault("tool_calls", [])).extend(_list(message["tool_calls"]))
             else:
                 written.append(message)
     return written
