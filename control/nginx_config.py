@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -134,12 +135,13 @@ def render_whole(config: Config, fleet: Fleet, settings: Settings) -> dict[str, 
 def _render(template: str, config: Config, fleet: Fleet, settings: Settings, pool: Pool | None) -> str:
     tenants = config.tenants
     trusted = tenants is not None and tenants.trusted
+    asked = fleet.pools if settings.pickers else ()
     return (
         _environment()
         .get_template(template)
         .render(
             access_log=settings.access_log,
-            closed=[p.id for p in config.pools if p.isolation.cache_salt == "tenant"],
+            closed=_table((p.id, "") for p in config.pools if p.isolation.cache_salt == "tenant"),
             asks_pickers=bool(settings.pickers),
             auto_model=config.auto.model if config.auto else None,
             budget_ms=settings.budget_ms,
@@ -147,11 +149,11 @@ def _render(template: str, config: Config, fleet: Fleet, settings: Settings, poo
             error_types=dict(ERROR_TYPES),
             errors={status: _error(status, message) for status, message in _ERRORS},
             expose_decisions=config.expose_decisions,
-            keys={p.id: _keys(p) for p in fleet.pools},
+            keys=_table((f"{p.id}/{r}", key) for p in asked for r, key in _keys(p).items()),
             listen=str(config.listen),
             logs=settings.logs,
             missing_model=missing_model(fleet),
-            models={name: [p.id, p.served_name] for p in fleet.pools for name in p.names},
+            models=_table((name, p.id, p.served_name) for p in fleet.pools for name in p.names),
             models_json=models_json(fleet),
             never=NEVER_FROM_CLIENTS,
             njs=settings.njs,
@@ -160,7 +162,7 @@ def _render(template: str, config: Config, fleet: Fleet, settings: Settings, poo
             pickers=settings.pickers,
             pool=pool,
             pools=fleet.pools,
-            reads=[p.id for p in config.pools if _reads(p)],
+            reads=_table((p.id, "") for p in config.pools if _reads(p)),
             sagemaker=config.sessions.sagemaker,
             script=SCRIPT,
             script_says=SCRIPT_SAYS,
@@ -175,6 +177,11 @@ def _render(template: str, config: Config, fleet: Fleet, settings: Settings, poo
             ways=WAYS if settings.pickers else WAYS[:2],
         )
     )
+
+
+def _table(rows: Iterable[tuple[str, ...]]) -> str:
+    """As the script looks things up. No name has blanks or control characters."""
+    return "".join("\n" + "\t".join(row) for row in rows) + "\n"
 
 
 def _reads(pool: PoolConfig) -> bool:
@@ -244,6 +251,5 @@ def _last_address(address: str) -> str:
 
 
 def _map_key(name: str) -> str:
-    """A map's literal key: one that begins like a pattern, or like a keyword, is escaped."""
-    escaped = "\\" + name if name.startswith("~") or name in ("default", "hostnames", "include", "volatile") else name
-    return f'"{escaped}"'
+    """A map's pattern for exactly this: its plain keys take no notice of case, and have to fit into its buckets."""
+    return f'"~^{re.escape(name)}$"'

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -50,9 +52,35 @@ def test_servers_have_their_weights_and_ids(file: Path) -> None:
     assert "server [::1]:8000 weight=1 max_fails=1 fail_timeout=5s;  # gpu-b" in text
 
 
-def test_names_that_mean_something_to_a_map_are_escaped(file: Path) -> None:
+def test_names_that_mean_something_to_a_map_are_patterns(file: Path) -> None:
     text = render(file, "--no-njs", "--fragment", "http").stdout
-    assert [f'"{name}" qwen-72b;' in text for name in ("chat", "\\default", "\\~odd")] == [True] * 3
+    assert [f'"~^{name}$" qwen-72b;' in text for name in ("chat", "default", "\\~odd")] == [True] * 3
+
+
+ODD = {
+    "one": ("~$m{;}'`#*?", ["$request_id", "include", "volatile", "'q'", "a;b", "{x}", "M", "x" * 256], "[::1]:1"),
+    "2.odd_x-.": ("m", ["*.x"], "localhost:2"),
+}
+
+
+@pytest.mark.parametrize(
+    "flags", [("--picker", "127.0.0.1:1", "--log", "127.0.0.1:2"), ("--no-njs",)], ids=["njs", "plain"]
+)
+def test_nginx_takes_names_that_mean_something_to_it(file: Path, tmp_path: Path, flags: tuple[str, ...]) -> None:
+    """Also two that differ by case, one that is very long, and paths with blanks."""
+    pools = {
+        pool: {"served_name": name, "aliases": aliases, "replicas": [{"id": f"r:{pool}", "address": address}]}
+        for pool, (name, aliases, address) in ODD.items()
+    }
+    file.write_text(json.dumps({"pools": pools}))
+    out = tmp_path / "a directory"
+    paths = ("--out", str(out), "--access-log", str(tmp_path / "a log"))
+    module = ("--njs-module", "/usr/lib/nginx/modules/ngx_http_js_module.so")
+    assert render(file, *paths, *module, *flags).exit_code == 0
+    argv = ("/usr/sbin/nginx", "-t", "-e", "stderr", "-c", str(out / "nginx.conf"), "-g", f"pid {tmp_path}/pid;")
+    checked = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert checked.returncode == 0, checked.stderr
+    assert "[warn]" not in checked.stderr
 
 
 def test_one_header_in_two_spellings_is_looked_at_once(file: Path) -> None:
