@@ -143,10 +143,15 @@ class Work:
     def plan(self) -> Plan:
         return self._plan
 
-    def wait(self, key: SessionKey) -> Awaitable[object] | None:
+    @property
+    def compares(self) -> bool:
+        """Whether a store may know what a session has said before, which is to be compared."""
+        return self._bodies.first_sight is not None and Need.LOST_SYSTEM in self.needs
+
+    def wait(self, key: SessionKey, named_in_body: bool = False) -> Awaitable[object] | None:
         """What has to be read first: what a session has said before, that this picker has not heard of."""
         bodies = self._bodies
-        if bodies.first_sight is None or Need.LOST_SYSTEM not in self.needs or not self._given:
+        if bodies.first_sight is None or not self.compares or not (self._given or named_in_body):
             return None
         digest = bodies.digest(key)
         if not self._plan.looks_for_lost(key.text) or bodies.sessions.get(digest, bodies.clock()):

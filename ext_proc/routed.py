@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
 from homing.core.chat import NotAnObjectError
@@ -164,8 +165,21 @@ class UnnamedRequest(RoutedRequest):
         assert self._pool is not None
         unread = self._desk.unread
         named = self._named_in(body) if unread.anyones is not None else ()
-        wait = unread.of_body(self._pool, named) if named else None
-        return self._rewrite(body) if wait is None else Reading(wait, lambda: self._rewrite(body))
+        waits = (unread.of_body(self._pool, named) if named else None, self._unread_texts(body))
+        begun = [wait for wait in waits if wait is not None]
+        if not begun:
+            return self._rewrite(body)
+        return Reading(asyncio.gather(*begun) if len(begun) > 1 else begun[0], lambda: self._rewrite(body))
+
+    def _unread_texts(self, body: bytes) -> Awaitable[object] | None:
+        """What the session has said to another picker, whether the headers name it or the body."""
+        work = self._work
+        if work is None or not work.compares:
+            return None
+        if (wait := work.wait(self._key)) is not None:
+            return wait
+        named = UnnamedRequest._named_in(self, body)
+        return work.wait(named[0], named_in_body=True) if named else None
 
     def _named_in(self, body: bytes) -> Sequence[SessionKey]:
         """The session that the body names, and what else is to be known before it is placed."""

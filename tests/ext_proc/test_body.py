@@ -371,9 +371,17 @@ def test_which_settings_cost_the_reading_of_a_body(
     assert picking.route().want_body is read
 
 
-async def test_a_session_that_another_picker_knows_is_read_before_it_is_judged():
+@pytest.mark.parametrize("path", [b"/v1/chat/completions", b"/v1/responses"])
+@pytest.mark.parametrize("in_body", [False, True])
+async def test_a_session_that_another_picker_knows_is_read_before_it_is_judged(path: bytes, in_body: bool):
     knowing, taking_over = (Picking(CLEAN, repair={"lost_system": "restore"}) for _ in range(2))
-    knowing.send(SYSTEM, USER)
+    session, turns = None if in_body else b"s", "input" if path.endswith(b"responses") else "messages"
+    named = {"session_id": "s"} if in_body else {}
+
+    def sent(picking: Picking, *said: object) -> object:
+        return picking.route(session, path).rewrite(json.dumps({turns: said, **named}).encode())
+
+    assert isinstance(sent(knowing, SYSTEM, USER), BodyAnswer)
 
     def first_sight(digest: bytes) -> Awaitable[object]:
         async def read() -> None:
@@ -383,11 +391,10 @@ async def test_a_session_that_another_picker_knows_is_read_before_it_is_judged()
         return read()
 
     taking_over.picker.bodies.first_sight = first_sight
-    body = json.dumps({"messages": [USER, ANSWER, USER]}).encode()
-    reading = taking_over.route().rewrite(body)
+    reading = sent(taking_over, USER, ANSWER, USER)
     assert isinstance(reading, Reading)
     await reading.wait
     answer = reading.resume()
     assert isinstance(answer, BodyAnswer)
-    assert json.loads(answer.body or b"")["messages"] == [SYSTEM, USER, ANSWER, USER]
-    assert isinstance(taking_over.route().rewrite(body), BodyAnswer), "asked once"
+    assert json.loads(answer.body or b"")[turns] == [SYSTEM, USER, ANSWER, USER]
+    assert isinstance(sent(taking_over, USER, ANSWER, USER), BodyAnswer), "asked once"
