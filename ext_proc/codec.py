@@ -31,7 +31,7 @@ from homing.ext_proc.events import (
     SetHeaders,
     TrailersAnswer,
 )
-from homing.ext_proc.header_answer import header_answer
+from homing.ext_proc.header_answer import WANTS_BODY, body_answer, header_answer
 from homing.ext_proc.outcomes import Outcome
 
 OVERWRITE = HeaderValueOption.OVERWRITE_IF_EXISTS_OR_ADD
@@ -76,8 +76,13 @@ def decode(data: bytes) -> Event:
 
 def encode(answer: Answer) -> bytes:
     """One ProcessingResponse. SetInParent: without its oneof set it is "spurious" to Envoy and fails open."""
-    if type(answer) is HeadersAnswer and not answer.want_body and not answer.reroute:
-        return header_answer(answer.set_headers)
+    if type(answer) is HeadersAnswer and not answer.reroute:
+        if not answer.want_body:
+            return header_answer(answer.set_headers)
+        if not answer.set_headers:
+            return WANTS_BODY
+    if type(answer) is BodyAnswer and answer.body is None:
+        return body_answer(answer.set_headers)
     response = ProcessingResponse()
     match answer:
         case HeadersAnswer(set_headers, want_body, reroute):

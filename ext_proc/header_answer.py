@@ -1,6 +1,7 @@
-"""The answer that nearly every request gets, as protobuf's bytes: headers to overwrite. In half of protobuf's time.
+"""The answers that nearly every request gets, as protobuf's bytes: headers to overwrite, after the headers or after the
+body. In half of protobuf's time, or less.
 
-    ProcessingResponse{request_headers 1: HeadersResponse{response 1: CommonResponse{
+    ProcessingResponse{request_headers 1, request_body 3: HeadersResponse, BodyResponse{response 1: CommonResponse{
         header_mutation 2: HeaderMutation{set_headers 1: HeaderValueOption{
             header 1: HeaderValue{key 1, raw_value 3}, append_action 3: OVERWRITE_IF_EXISTS_OR_ADD = 2}}}}}
 
@@ -13,12 +14,25 @@ from homing.ext_proc.events import SetHeaders
 
 _OVERWRITE = b"\x18\x02"
 
+WANTS_BODY = b"\x0a\x02\x0a\x00\x4a\x06\x10\x02\x18\x02\x30\x01"
+"""No header, and mode_override 9: ProcessingMode{response_header_mode 2: SKIP, request_body_mode 3: BUFFERED,
+response_trailer_mode 6: SEND}."""
+
 
 def header_answer(set_headers: SetHeaders) -> bytes:
-    """One ProcessingResponse."""
+    """One ProcessingResponse, to the headers."""
+    return _field(b"\x0a", _response(set_headers))
+
+
+def body_answer(set_headers: SetHeaders) -> bytes:
+    """One ProcessingResponse, to a body that stays as it is."""
+    return _field(b"\x1a", _response(set_headers))
+
+
+def _response(set_headers: SetHeaders) -> bytes:
     mutation = b"".join([_option(key.encode(), value) for key, value in set_headers])
     common = _field(b"\x12", mutation) if mutation else b""
-    return _field(b"\x0a", _field(b"\x0a", common))
+    return _field(b"\x0a", common)
 
 
 def _option(key: bytes, value: bytes) -> bytes:

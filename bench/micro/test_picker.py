@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from itertools import cycle
+import time
+from itertools import count, cycle
+from random import Random
 
 from envoy.service.ext_proc.v3.external_processor_pb2 import ProcessingRequest
 from ngh2 import Configuration, Connection, Role
+from prometheus_client import CollectorRegistry
 from pytest_benchmark.fixture import BenchmarkFixture
 
+from homing.core.chains import Chains
+from homing.core.config import parse
+from homing.core.fleet import Fleet, Pool, Replica
+from homing.core.placement.home import Placer
+from homing.core.placement.load import Load
+from homing.core.prefix.index import Index
+from homing.core.session import Homes
 from homing.ext_proc import codec
 from homing.ext_proc.calls import Service
 from homing.ext_proc.events import Event, HeadersAnswer, RequestHeadersReceived
@@ -15,10 +25,15 @@ from homing.ext_proc.exchange import Exchange, Stage
 from homing.ext_proc.framing import framed
 from homing.ext_proc.h2_connection import H2Connection
 from homing.ext_proc.health import Health
+from homing.ext_proc.metrics import Ttft
 from homing.ext_proc.outcomes import Outcome
+from homing.ext_proc.picker import Picker
+from homing.ext_proc.prefixes import Prefixes
 from homing.ext_proc.transport import EXT_PROC
 
 SESSIONS = 256
+REPLICAS = tuple(Replica(f"gpu-{n}", f"10.0.0.{n}:8000") for n in range(3))
+FILE = "pools: {bench: {served_name: bench-model, replicas: [{id: gpu-0, address: '10.0.0.0:8000'}]}}\n"
 ANSWER = HeadersAnswer(
     (
         ("x-gateway-destination-endpoint", b"10.0.0.1:8000,10.0.0.2:8000"),
@@ -101,6 +116,52 @@ def test_decode(benchmark: BenchmarkFixture) -> None:
 
 def test_encode(benchmark: BenchmarkFixture) -> None:
     benchmark(codec.encode, ANSWER)
+
+
+def picker() -> Picker:
+    """As `homing up` makes it, for three replicas, over a clock that runs 50 times as fast: replicas that only answer
+    as fast as a picker can decide would be overloaded, and every decision another one."""
+    begun = time.monotonic()
+
+    def clock() -> float:
+        return 1.8e9 + (time.monotonic() - begun) * 50
+
+    prefixes = Prefixes(Index())
+    placer = Placer(
+        Homes(1e6, 100_000), Chains(1e6, 100_000), Load(), b"secret", Random().randrange, prefixes=prefixes.index
+    )
+    made = Picker(placer, clock, Ttft(CollectorRegistry()), prefixes=prefixes, chance=Random().random)
+    made.configure(parse(FILE, "benchmark"))
+    made.adopt(Fleet((Pool("bench", "bench-model", replicas=REPLICAS),)))
+    return made
+
+
+def test_a_session_at_home(benchmark: BenchmarkFixture) -> None:
+    """The decision alone, from the event to the answer, and the slot given back."""
+    asked, events = picker(), cycle([codec.decode(message) for message in MESSAGES])
+
+    def decide() -> None:
+        exchange = Exchange(asked)
+        exchange.receive(next(events))
+        exchange.close()
+
+    for _ in range(4 * SESSIONS):
+        decide()
+    benchmark(decide)
+
+
+def test_a_new_session(benchmark: BenchmarkFixture) -> None:
+    """The same for a request without an id, whose body is not read."""
+    asked, numbers = picker(), count()
+
+    def decide() -> None:
+        name = b"3f2b8c1e-7d55-4b7a-9c11-%d" % next(numbers)
+        headers = {":path": b"/v1/completions", "content-length": b"2048", "x-session-id": name}
+        exchange = Exchange(asked)
+        exchange.receive(RequestHeadersReceived(headers | {"x-homing-key": b"/" + name}, "bench-model", "bench"))
+        exchange.close()
+
+    benchmark(decide)
 
 
 def test_outcome(benchmark: BenchmarkFixture) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -26,6 +28,7 @@ from homing.ext_proc.events import (
     ResponseBodyReceived,
     ResponseHeadersReceived,
     ResponseTrailersReceived,
+    SetHeaders,
     TrailersAnswer,
 )
 from homing.ext_proc.outcomes import Outcome
@@ -254,15 +257,38 @@ def test_a_line_of_another_kind_is_no_outcome(line: str):
         decode_outcomes(batch(line))
 
 
-@given(st.lists(st.tuples(st.sampled_from(["x-a", "x-session-id", "x" * 130]), st.binary(max_size=400)), max_size=6))
-def test_headers_are_written_as_protobuf_writes_them(set_headers: list[tuple[str, bytes]]):
+@pytest.mark.parametrize(
+    ("kind", "answer"), [("request_headers", HeadersAnswer), ("request_body", partial(BodyAnswer, None))]
+)
+@given(
+    set_headers=st.lists(
+        st.tuples(st.sampled_from(["x-a", "x-session-id", "x" * 130]), st.binary(max_size=400)), max_size=60
+    )
+)
+def test_headers_are_written_as_protobuf_writes_them(
+    kind: str, answer: Callable[[SetHeaders], Answer], set_headers: list[tuple[str, bytes]]
+):
     response = ProcessingResponse()
-    response.request_headers.response.SetInParent()
+    common = getattr(response, kind).response
+    common.SetInParent()
     for key, value in set_headers:
-        option = response.request_headers.response.header_mutation.set_headers.add()
+        option = common.header_mutation.set_headers.add()
         option.header.key, option.header.raw_value = key, value
         option.append_action = HeaderValueOption.OVERWRITE_IF_EXISTS_OR_ADD
-    assert encode(HeadersAnswer(tuple(set_headers))) == response.SerializeToString()
+    assert encode(answer(tuple(set_headers))) == response.SerializeToString()
+
+
+@pytest.mark.parametrize("set_headers", [(), SET])
+def test_asking_for_the_body_is_the_same_message_with_headers_and_without(set_headers: SetHeaders):
+    """The one without is written by hand."""
+    response = ProcessingResponse.FromString(encode(HeadersAnswer(set_headers, want_body=True)))
+    assert response.WhichOneof("response") == "request_headers"
+    assert overwritten(response.request_headers.response) == list(set_headers)
+    assert response.mode_override == ProcessingMode(
+        response_header_mode=ProcessingMode.SKIP,
+        request_body_mode=ProcessingMode.BUFFERED,
+        response_trailer_mode=ProcessingMode.SEND,
+    )
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,10 @@ NEWCOMER: tuple[Filter, ...] = (drain.allows, capacity.allows)
 
 def fit(asked: Asked, there: There) -> bool:
     """Whether it can serve the request at all."""
-    return all(allows(asked, there) for allows in MUST)
+    for allows in MUST:  # noqa: SIM110  (asked of everybody for every placement: `all` takes half as long again)
+        if not allows(asked, there):
+            return False
+    return True
 
 
 def open_to(asked: Asked, there: There) -> bool:
