@@ -134,6 +134,15 @@ class NginxStack:
         for name in self.pickers:
             self.start_picker(name)
         until(lambda: all(self.picker(name, "/readyz") for name in self.pickers), what="the pickers")
+        self.run_nginx()
+
+    def start_nginx(self) -> None:
+        """NGINX alone, where the test serves itself."""
+        self.write_file()
+        self.render()
+        self.run_nginx()
+
+    def run_nginx(self) -> None:
         *arguments, directives = self.command
         environment = ("env", f"HOMING_SECRET={SECRET}")
         self.processes.start("nginx", (*environment, *arguments, f"daemon off; {directives}"))

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import functools
 import hashlib
 import hmac
 import json
+import re
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -15,7 +18,7 @@ import httpx
 import pytest
 from e2e.client import Answer, ask, chat_body, many, request
 from e2e.nginx_stack import SECRET, NginxStack, nginx_stack
-from e2e.stack import HOMING, SimulatedPool, free_ports, replica_ids, until
+from e2e.stack import HOMING, Processes, SimulatedPool, free_ports, replica_ids, until
 
 from homing.cli.config_file import load
 from homing.cli.explain_nginx import choices
@@ -98,6 +101,51 @@ async def test_a_request_that_a_model_may_have_begun_is_not_sent_twice(fresh: Ng
     until(lambda: any(line["status"] == 503 for line in fresh.log()), 5, "the log")
     tried = [line["upstream"] for line in fresh.log() if line["status"] == 503]
     assert tried == [f"127.0.0.1:{fresh.replica_ports[home]}"]
+
+
+async def dies(how: str, seen: list[bytes], reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """A replica that has read a request, and then goes: a model may have begun."""
+    with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+        head = await reader.readuntil(b"\r\n\r\n")
+        seen.append(head.partition(b"\r\n")[0])
+        length = re.search(rb"content-length: (\d+)", head.lower())
+        await reader.readexactly(int(length[1]) if length else 0)
+        if how == "in the answer":
+            writer.write(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\ndata:\r\n")
+        elif how == "in the headers":
+            writer.write(b"HTTP/1.1 200 OK\r\ncontent-")
+        await writer.drain()
+        await asyncio.sleep(0.05)
+    if how == "reset":
+        writer.transport.abort()
+    writer.close()
+
+
+@pytest.mark.parametrize("how", ["closed", "reset", "in the headers", "in the answer"])
+async def test_no_replica_gets_what_another_has_read(tmp_path: Path, how: str) -> None:
+    seen: list[bytes] = []
+    servers = [await asyncio.start_server(functools.partial(dies, how, seen), "127.0.0.1", 0) for _ in range(3)]
+    pool = SimulatedPool("pool", MODEL, 3, ports=tuple(server.sockets[0].getsockname()[1] for server in servers))
+    stack = NginxStack(
+        Processes(tmp_path), (pool,), free_ports(1)[0], dict(zip(replica_ids(pool), pool.ports, strict=True))
+    )
+    try:
+        await asyncio.to_thread(stack.start_nginx)
+        answer = await ask(stack.port, request(chat_body(MODEL), {"x-session-id": "s"}))
+        assert (len(seen), answer.complete) == (1, how != "in the answer"), "read once, by one of three"
+        assert answer.status == (200 if how == "in the answer" else 503)
+    finally:
+        await asyncio.to_thread(stack.processes.stop_all)
+        for server in servers:
+            server.close()
+
+
+async def test_a_body_that_is_chunked_into_more_than_the_buffer_is_refused_by_name(nginx: NginxStack) -> None:
+    if not nginx.njs:  # it passes: nobody looks at it
+        return
+    head = b"POST /v1/chat/completions HTTP/1.1\r\nhost: t\r\ntransfer-encoding: chunked\r\n\r\n"
+    answer = await ask(nginx.port, head + (b"1;" + b"e" * 60_000 + b"\r\n \r\n") * 1_200 + b"0\r\n\r\n")
+    assert (answer.status, json.loads(answer.body)["error"]["code"]) == (413, 413)
 
 
 async def test_http_1_0_and_chunked_and_pipelined_requests(nginx: NginxStack) -> None:
