@@ -15,6 +15,7 @@ from typing import Protocol
 import msgspec
 
 from homing.core.config import Address
+from homing.core.placement.decision import Ref
 from homing.ext_proc.events import ResponseHeadersReceived
 from homing.ext_proc.exchange import Learner
 from homing.ext_proc.learning import CLOSED_SESSION, NEW_SESSION
@@ -57,12 +58,20 @@ def parse(datagram: bytes) -> Line | None:
         return None
 
 
+def _served(line: Line) -> str:
+    """Who: where an address is a name, NGINX does not say; it is who was told, if one attempt was enough."""
+    if line.replica or "," in line.upstream or " : " in line.upstream:
+        return line.replica
+    ref = Ref.decode(line.ref)
+    return ref.told if ref is not None and line.upstream else ""
+
+
 def outcome(line: Line) -> Outcome:
     attempts = line.upstream.replace(" : ", ", ").split(", ")
     last = line.first_byte_s.replace(" : ", ", ").split(", ")[-1]
     return Outcome(
         pool_id=line.pool,
-        replica_id=line.replica,
+        replica_id=_served(line),
         status=line.status,
         ttft_s=float(last) if last.replace(".", "", 1).isdigit() else None,
         duration_s=line.duration_s,
@@ -82,7 +91,7 @@ def learn(line: Line, learns: Learns) -> None:
     """What the answer told, as far as it went."""
     told = {NEW_SESSION: line.new_session, CLOSED_SESSION: line.closed_session, ":status": str(line.status)}
     headers = {name: value.encode() for name, value in told.items() if value}
-    learner = learns.learn(ResponseHeadersReceived(headers, line.learn, line.pool, line.replica))
+    learner = learns.learn(ResponseHeadersReceived(headers, line.learn, line.pool, _served(line)))
     if learner is not None and line.learned:
         learner.hear(b'"id":"%b"' % line.learned.encode())
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from picking import FILE, Picking
 
 from homing.core import responses
@@ -125,6 +126,17 @@ def test_a_line_of_an_older_configuration_is_read() -> None:
     heard = nginx_log.parse(line())
     assert heard is not None
     assert (heard.learn, nginx_log.outcome(heard).ttft_s) == ("", 0.5)
+
+
+@pytest.mark.parametrize(
+    ("upstream", "replica", "served"),
+    [("10.0.0.1:1", "gpu-1", "gpu-1"), ("10.0.0.9:1", "", "gpu-2"), ("10.0.0.9:1, 10.0.0.8:1", "", ""), ("", "", "")],
+    ids=["known", "a name, once", "a name, twice", "nobody"],
+)
+def test_who_served_is_known_where_an_address_is_a_name(upstream: str, replica: str, served: str) -> None:
+    heard = nginx_log.parse(line(upstream=upstream, replica=replica, ref=f"{'00' * 16}:0:gpu-2"))
+    assert heard is not None
+    assert nginx_log.outcome(heard).replica_id == served
 
 
 def test_ids_of_responses_are_told_by_the_path() -> None:
