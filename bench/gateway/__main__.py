@@ -22,8 +22,8 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 
 
 @click.command()
-@click.option("--rounds", default=5, show_default=True, help="How often each is measured; medians are shown.")
-@click.option("--seconds", default=2.0, show_default=True, help="How long each time.")
+@click.option("--rounds", default=8, show_default=True, help="How often each is measured.")
+@click.option("--seconds", default=0.8, show_default=True, help="How long each time.")
 @click.option("--streams", default=MAX_STREAMS, show_default=True, help="Server-sent event streams at once; 0: none.")
 @click.option("--transport", type=click.Choice(["h2", "grpc"]), default="h2", show_default=True)
 @click.option("--peers/--no-peers", "with_peers", default=True, show_default=True)

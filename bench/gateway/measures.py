@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from statistics import median
+from math import ceil, floor, nan
 
 import msgspec
 
@@ -66,14 +66,16 @@ class Sample(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """A figure made of medians. `reach` and `aim` are limits from below where `more` is better, else from above."""
+    """A figure made of the rounds. `reach` and `aim` are limits from below where `more` is better, else from above."""
 
     name: str
-    value: Callable[[Medians], float]
+    value: Callable[[Figures], float]
     unit: str
     reach: float
     aim: float
     more: bool = False
+    by_cpu: Callable[[Figures], float] | None = None
+    """The same by the gateway's CPU for a request: what it would be with the gateway alone at its limit."""
 
     def verdict(self, value: float) -> str:
         def met(limit: float) -> bool:
@@ -82,50 +84,59 @@ class Ratio:
         return "aim" if met(self.aim) else "reach" if met(self.reach) else "not reached"
 
 
-class Medians:
-    """Medians over the rounds, by load and contender."""
+class Figures:
+    """Of each load and contender, that round of all which has `share` of them at or before it, from the best on: 0.5 is
+    the median, and 0.25 says more of the contender and less of what else the machine did."""
 
-    def __init__(self, samples: list[Sample]) -> None:
+    def __init__(self, samples: list[Sample], share: float = 0.5) -> None:
         self._samples = samples
-
-    def _median(self, load: str, contender: str, of: Callable[[Sample], float]) -> float:
-        values = [of(s) for s in self._samples if (s.load, s.contender) == (load, contender)]
-        return median(values) if values else float("nan")
+        self._share = share
 
     def rate(self, load: str, contender: str) -> float:
-        return self._median(load, contender, lambda s: s.result.requests / s.result.seconds)
+        return -self._best(load, contender, lambda s: -s.result.requests / s.result.seconds)
 
     def p50(self, load: str, contender: str) -> float:
-        return self._median(load, contender, lambda s: s.result.p50_ms)
+        return self._best(load, contender, lambda s: s.result.p50_ms)
 
     def p99(self, load: str, contender: str) -> float:
-        return self._median(load, contender, lambda s: s.result.p99_ms)
+        return self._best(load, contender, lambda s: s.result.p99_ms)
 
     def gateway_us(self, load: str, contender: str) -> float:
-        return self._median(load, contender, lambda s: s.gateway_us)
+        return self._best(load, contender, lambda s: s.gateway_us)
 
     def picker_us(self, load: str, contender: str) -> float:
-        return self._median(load, contender, lambda s: s.picker_us)
+        return self._best(load, contender, lambda s: s.picker_us)
 
-    def spread(self, load: str, contender: str) -> tuple[float, float]:
-        """The least and the greatest rate."""
-        rates = [
-            s.result.requests / s.result.seconds for s in self._samples if (s.load, s.contender) == (load, contender)
-        ]
-        return (min(rates), max(rates)) if rates else (float("nan"), float("nan"))
+    def _best(self, load: str, contender: str, of: Callable[[Sample], float]) -> float:
+        """`of`: the less the better."""
+        values = sorted(of(s) for s in self._samples if (s.load, s.contender) == (load, contender))
+        if not values:
+            return nan
+        at = self._share * (len(values) - 1)
+        low, high = values[floor(at)], values[ceil(at)]
+        return low + (high - low) * (at - floor(at))
 
 
-def _over(load: str, other: str, other_load: str | None = None) -> Callable[[Medians], float]:
+def _over(load: str, other: str, other_load: str | None = None) -> Callable[[Figures], float]:
     return lambda m: m.rate(load, HOMING) / m.rate(other_load or load, other)
 
 
 _CLOSED, _INSPECTED, _ONE, _OPEN, _LARGE = (load.name for load in LOADS)
 
+
+def _by_cpu(load: str, other: str) -> Callable[[Figures], float]:
+    return lambda m: m.gateway_us(load, other) / m.gateway_us(load, HOMING)
+
+
+def _closed(name: str, other: str, reach: float, aim: float) -> Ratio:
+    return Ratio(name, _over(_CLOSED, other), "", reach, aim, more=True, by_cpu=_by_cpu(_CLOSED, other))
+
+
 RATIOS = (
-    Ratio("header-first over the same listener without ext_proc", _over(_CLOSED, WITHOUT), "", 0.60, 0.75, more=True),
-    Ratio("header-first over bare Envoy", _over(_CLOSED, BARE), "", 0.50, 0.65, more=True),
-    Ratio("header-first over sglang-router", _over(_CLOSED, SGLANG), "", 0.75, 1.0, more=True),
-    Ratio("header-first over vllm-router", _over(_CLOSED, VLLM), "", 0.45, 0.70, more=True),
+    _closed("header-first over the same listener without ext_proc", WITHOUT, 0.60, 0.75),
+    _closed("header-first over bare Envoy", BARE, 0.50, 0.65),
+    _closed("header-first over sglang-router", SGLANG, 0.75, 1.0),
+    _closed("header-first over vllm-router", VLLM, 0.45, 0.70),
     Ratio("body inspected over bare Envoy", _over(_INSPECTED, BARE), "", 0.40, 0.50, more=True),
     Ratio("p50 added to bare Envoy, 1 connection", lambda m: m.p50(_ONE, HOMING) - m.p50(_ONE, BARE), "ms", 0.22, 0.15),
     Ratio("p99 added to bare Envoy, 1 connection", lambda m: m.p99(_ONE, HOMING) - m.p99(_ONE, BARE), "ms", 0.6, 0.4),
