@@ -320,3 +320,26 @@ def test_the_hash_spreads_first_turns(placing: Placing):
     counts = Counter(placing.told(f"s{i}")[1] for i in range(400))
     assert set(counts) == {r.id for r in REPLICAS}
     assert max(counts.values()) < 150
+
+
+def test_a_burst_of_new_sessions_does_not_stampede_to_a_replica_that_joined(placing: Placing):
+    """It is preferred while what waits there is less than what its emptiness is worth, and then shares."""
+    fifth = Replica("gpu-4", "10.0.0.4:8000")
+    more = CompiledPool.of(Pool("p", "model", replicas=(*REPLICAS, fifth)))
+
+    def begin(number: int, within: CompiledPool) -> str:
+        arrival = Arrival(key(f"new-{number}"), False, 16_000)
+        decision = placing.placer.place(within, arrival, placing.now)
+        assert decision is not None
+        placing.placer.begun(decision, placing.now)
+        return decision.place[1]
+
+    before = Counter(begin(number, POOL) for number in range(40))
+    assert set(before.values()) == {10}
+    placing.now += 60.0  # all prompts are prefilled, all sessions active still
+    at = [begin(number, more) for number in range(100, 140)]
+    assert at[0] == "gpu-4"
+    counts = Counter(at)
+    assert counts["gpu-4"] == max(counts.values())
+    assert counts["gpu-4"] <= 20
+    assert min(counts.values()) >= 3
