@@ -8,6 +8,7 @@ import signal
 
 import pytest
 from e2e.client import chat_body, many, request
+from e2e.client import eventually as asked
 from e2e.stack import answers
 from e2e.up import Up, eventually
 
@@ -48,17 +49,23 @@ async def test_a_replica_that_leaves_and_comes_back_costs_no_request_and_moves_o
     assert await up.turns() == without
 
 
-async def test_a_replica_that_joins_gets_new_sessions(up: Up) -> None:
+async def test_a_replica_that_joins_gets_new_sessions_and_none_that_live_elsewhere(up: Up) -> None:
     up.write(["a", "b", "c"])
     await eventually(lambda: up.stat("cluster.p.membership_total") == 3, "Envoy to have three replicas")
-    up.write(["a", "b", "c", "d"])
-    await eventually(lambda: up.stat("cluster.p.membership_healthy") == 4, "Envoy to have four replicas")
+    await asyncio.sleep(1)
+    before = await up.turns()
+    assert "d" not in before
 
-    def joined() -> bool:
-        fresh = asyncio.run(many(up.listen, [request(chat_body("m"))] * 20, 20))
+    async def joined() -> bool:
+        fresh = await many(up.listen, [request(chat_body("m"))] * 20, 20)
+        assert {a.status for a in fresh} == {200}
         return "d" in {a.headers["x-homing-replica"] for a in fresh}
 
-    await eventually(joined, "new sessions at the new replica")
+    async with up.under_load():
+        up.write(["a", "b", "c", "d"])
+        await eventually(lambda: up.stat("cluster.p.membership_healthy") == 4, "Envoy to have four replicas")
+        await asked(joined, "new sessions at the new replica")
+    assert await up.turns() == before
 
 
 async def test_a_bad_file_changes_nothing(up: Up) -> None:
