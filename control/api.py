@@ -22,11 +22,12 @@ from homing.control.discovery.sources import Sources
 from homing.control.drains import Drains
 from homing.control.feed import Feed
 from homing.control.membership import Membership
+from homing.control.page import page as overview_page
 from homing.control.picker_metrics import PickerMetrics, exposition
 from homing.control.picker_sessions import PickerSessions
 from homing.control.registrations import Registrations
 from homing.control.state import StateError
-from homing.control.templates.api import template_routes
+from homing.control.templates.api import TemplateView, template_routes
 from homing.control.templates.prober import Progress
 
 FEED_TIMEOUT_S = 15.0
@@ -65,6 +66,14 @@ def create_app(parts: Parts) -> FastAPI:
     app.include_router(template_routes(parts.templates))
     app.include_router(api_replicas.routes(parts.membership, parts.registrations, parts.sources, parts.audit))
     app.include_router(_operations_routes(parts))
+
+    @app.get("/", include_in_schema=False)
+    async def overview() -> HTMLResponse:
+        """The page."""
+        fleet = FleetView.of(parts.membership.view, parts.feed.version)
+        templates = tuple(map(TemplateView.of, parts.templates.values()))
+        html = overview_page(fleet, templates, XdsView.of(parts.ads), parts.waiting())
+        return HTMLResponse(html, headers={"content-security-policy": CONTENT_POLICY})
 
     @app.get("/docs", include_in_schema=False)
     async def docs() -> HTMLResponse:
