@@ -8,8 +8,8 @@ import pytest
 CORE = Path(__file__).parents[2] / "core"
 ALLOWED = {
     "__future__", "array", "bisect", "collections", "dataclasses", "enum", "functools", "hashlib", "heapq", "hmac",
-    "ipaddress", "itertools", "json", "math", "re", "struct", "types", "typing", "typing_extensions", "msgspec", "pydantic",
-    "xxhash", "yaml", "zlib",
+    "ipaddress", "itertools", "json", "math", "re", "struct", "types", "typing", "typing_extensions", "msgspec",
+    "pydantic", "xxhash", "yaml", "zlib",
 }  # fmt: skip
 
 

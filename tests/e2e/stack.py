@@ -126,6 +126,8 @@ class StaticStack:
     """Whether its pickers share what they know; needs a secret."""
     shards: bool = False
     """Whether Envoy shares the sessions out among both pickers; with siblings only."""
+    more: tuple[str, ...] = ()
+    """Further options of pickers that start from now on."""
 
     @property
     def url(self) -> str:
@@ -175,7 +177,7 @@ class StaticStack:
         shards = [
             argument for each in self.picker_http if self.shards for argument in ("--shard", self.picker_socket(each))
         ]
-        how = ("--name", name, "--transport", self.transport, *siblings, *shards)
+        how = ("--name", name, "--transport", self.transport, *siblings, *shards, *self.more)
         self.processes.start(name, (*HOMING, "ext-proc", "-c", str(self.file), *listen, *how))
 
     def start_envoy(self) -> None:
