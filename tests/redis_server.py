@@ -10,13 +10,14 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from e2e.stack import free_ports
+
 REDIS = shutil.which("redis-server") or "redis-server"
 READY_S = 10.0
 
 
 def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as bound:
-        return int(bound.getsockname()[1])
+    return free_ports(1)[0]
 
 
 @dataclass

@@ -30,7 +30,7 @@ class NginxStack:
     pickers: tuple[str, ...] = ()
     """The first decides, the second is its standby."""
     log_ports: dict[str, int] = field(default_factory=dict)
-    more: tuple[str, ...] = ()
+    picker_flags: tuple[str, ...] = ()
     """Further options of pickers that start from now on."""
 
     @property
@@ -99,7 +99,7 @@ class NginxStack:
         addresses = ("--listen", self.socket(name, "grpc"), "--http", self.socket(name, "http"))
         log = ("--nginx-log", f"127.0.0.1:{self.log_ports[name]}")
         file = ("-c", str(self.directory / "homing.yaml"), "--name", name)
-        self.processes.start(name, (*HOMING, "ext-proc", *file, *addresses, *log, *self.more))
+        self.processes.start(name, (*HOMING, "ext-proc", *file, *addresses, *log, *self.picker_flags))
 
     def picker(self, name: str, path: str) -> str | None:
         """What a picker's HTTP port answers; None if it does not, or not with 200."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import random
 import re
 import signal
 import socket
@@ -22,11 +23,24 @@ HOMING = (sys.executable, "-m", "homing")
 READY_S = 20.0
 
 
+_GIVEN: set[int] = set()
+
+
 def free_ports(count: int) -> list[int]:
-    """Ports that were free a moment ago, all different."""
-    with contextlib.ExitStack() as held:
-        sockets = [held.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
-        return [s.getsockname()[1] for s in sockets]
+    """Ports that were free a moment ago, each given once. Below those that the kernel gives to connections, for such a
+    one may take the port before it is listened on; bound as strictly as can be, so that nothing of an earlier server's
+    lingers there; and by the system's own dice, since Hypothesis throws those of `random` the same way again."""
+    free: list[int] = []
+    for port in random.SystemRandom().sample(range(12_000, 32_000), 8_000):
+        if len(free) == count:
+            return free
+        if port in _GIVEN:
+            continue
+        with contextlib.suppress(OSError), socket.socket() as probe:
+            probe.bind(("127.0.0.1", port))
+            free.append(port)
+            _GIVEN.add(port)
+    raise AssertionError("no free ports")
 
 
 def until(condition: Callable[[], bool], timeout_s: float = READY_S, what: str = "") -> None:
@@ -126,7 +140,7 @@ class StaticStack:
     """Whether its pickers share what they know; needs a secret."""
     shards: bool = False
     """Whether Envoy shares the sessions out among both pickers; with siblings only."""
-    more: tuple[str, ...] = ()
+    picker_flags: tuple[str, ...] = ()
     """Further options of pickers that start from now on."""
 
     @property
@@ -177,7 +191,7 @@ class StaticStack:
         shards = [
             argument for each in self.picker_http if self.shards for argument in ("--shard", self.picker_socket(each))
         ]
-        how = ("--name", name, "--transport", self.transport, *siblings, *shards, *self.more)
+        how = ("--name", name, "--transport", self.transport, *siblings, *shards, *self.picker_flags)
         self.processes.start(name, (*HOMING, "ext-proc", "-c", str(self.file), *listen, *how))
 
     def start_envoy(self) -> None:

@@ -35,8 +35,8 @@ async def test_a_session_has_one_home_behind_both(short_directory: Path) -> None
     with static_stack(directory / "envoy", (POOL,), extra) as envoy:
         same = replace(POOL, ports=tuple(envoy.replica_ports[r] for r in replica_ids(POOL)))
         with nginx_stack(directory / "nginx", (same,), extra=extra, pickers=("picker",)) as nginx:
-            envoy.more = ("--sibling", nginx.socket("picker", "http"))
-            nginx.more = ("--sibling", f"127.0.0.1:{envoy.picker_http['picker']}")
+            envoy.picker_flags = ("--sibling", nginx.socket("picker", "http"))
+            nginx.picker_flags = ("--sibling", f"127.0.0.1:{envoy.picker_http['picker']}")
             for stack in (envoy, nginx):
                 stack.processes.kill("picker")
                 stack.start_picker("picker")

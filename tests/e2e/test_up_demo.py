@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import random
 import re
 import shlex
 import signal
@@ -21,6 +20,7 @@ from typing import IO, Protocol
 from urllib.request import urlopen
 
 import pytest
+from e2e.stack import free_ports
 
 pytestmark = pytest.mark.e2e
 
@@ -85,17 +85,6 @@ class Up:
     @staticmethod
     def _is(child: str, command: str) -> bool:
         return "tether" not in command and re.search(CHILDREN[child], command) is not None
-
-
-def free_ports(count: int) -> list[int]:
-    """Below those that the kernel gives to connections: such a one may take it before it is listened on."""
-    free: list[int] = []
-    for port in random.sample(range(12_000, 32_000), 2_000):
-        if len(free) == count:
-            break
-        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
-            free.append(port)
-    return free
 
 
 @pytest.fixture
