@@ -13,7 +13,18 @@ from pathlib import Path
 from types import MappingProxyType
 
 import httpx
-from e2e.stack import HOMING, Processes, SimulatedPool, answers, free_ports, in_file, replica_ids, summed, until
+from e2e.stack import (
+    HOMING,
+    Processes,
+    SimulatedPool,
+    answers,
+    free_ports,
+    pools_in_file,
+    replica_ids,
+    start_sim,
+    summed,
+    until,
+)
 
 NJS_MODULE = "/usr/lib/nginx/modules/ngx_http_js_module.so"
 SECRET = "a secret of the test"
@@ -54,17 +65,7 @@ class NginxStack:
         return [json.loads(line) for line in (self.directory / "access.log").read_text().splitlines()]
 
     def write_file(self) -> None:
-        pools = {
-            pool.id: {
-                "served_name": pool.served_name,
-                "aliases": list(pool.aliases),
-                "hash": pool.hash,
-                "engine": pool.engine,
-                **pool.settings,
-                "replicas": in_file(pool, self.replica_ports),
-            }
-            for pool in self.pools
-        }
+        pools = pools_in_file(self.pools, self.replica_ports)
         settings = {"listen": f"127.0.0.1:{self.port}", "expose_decisions": True, "pools": pools, **self.extra}
         (self.directory / "homing.yaml").write_text(json.dumps(settings))  # JSON is YAML
 
@@ -87,10 +88,7 @@ class NginxStack:
         return (path, "-e", "stderr", "-c", str(self.directory / "nginx.conf"), "-g", directives)
 
     def start_replica(self, pool: SimulatedPool, replica_id: str) -> None:
-        listen = f"127.0.0.1:{self.replica_ports[replica_id]}"
-        argv = ("sim", "--listen", listen, "--id", replica_id, "--model", pool.served_name)
-        argv = (*argv, *(flag.replace("{id}", replica_id) for flag in pool.sim_flags))
-        self.processes.start(replica_id, (*HOMING, *argv))
+        start_sim(self.processes, pool, replica_id, self.replica_ports[replica_id])
 
     def socket(self, picker: str, kind: str) -> str:
         return f"unix:{self.directory}/{picker}-{kind}.sock"

@@ -156,22 +156,11 @@ class StaticStack:
         return self.processes.directory / "envoy.yaml"
 
     def write_file(self) -> None:
-        pools = {
-            pool.id: {
-                "served_name": pool.served_name,
-                "aliases": list(pool.aliases),
-                "hash": pool.hash,
-                "engine": pool.engine,
-                **pool.settings,
-                "replicas": in_file(pool, self.replica_ports),
-            }
-            for pool in self.pools
-        }
         settings: dict[str, object] = {
             "listen": f"127.0.0.1:{self.data}",
             "admin": f"127.0.0.1:{self.admin}",
             "expose_decisions": True,
-            "pools": pools,
+            "pools": pools_in_file(self.pools, self.replica_ports),
         }
         self.file.write_text(json.dumps(settings | dict(self.extra)))  # JSON is YAML
 
@@ -179,10 +168,7 @@ class StaticStack:
         return f"unix:{self.processes.directory}/{name}.sock"
 
     def start_replica(self, pool: SimulatedPool, replica_id: str) -> None:
-        listen = f"127.0.0.1:{self.replica_ports[replica_id]}"
-        argv = ("sim", "--listen", listen, "--id", replica_id, "--model", pool.served_name)
-        argv = (*argv, *(flag.replace("{id}", replica_id) for flag in pool.sim_flags))
-        self.processes.start(replica_id, (*HOMING, *argv))
+        start_sim(self.processes, pool, replica_id, self.replica_ports[replica_id])
 
     def start_picker(self, name: str) -> None:
         listen = ("--listen", self.picker_socket(name), "--http", f"127.0.0.1:{self.picker_http[name]}")
@@ -262,6 +248,27 @@ def replica_ids(pool: SimulatedPool) -> list[str]:
 def in_file(pool: SimulatedPool, ports: Mapping[str, int]) -> list[dict[str, object]]:
     """Its replicas as the file has them."""
     return [{"id": r, "address": f"127.0.0.1:{ports[r]}", "dp_size": pool.ranks} for r in replica_ids(pool)]
+
+
+def pools_in_file(pools: Sequence[SimulatedPool], ports: Mapping[str, int]) -> dict[str, object]:
+    """The file's `pools`."""
+    return {
+        pool.id: {
+            "served_name": pool.served_name,
+            "aliases": list(pool.aliases),
+            "hash": pool.hash,
+            "engine": pool.engine,
+            **pool.settings,
+            "replicas": in_file(pool, ports),
+        }
+        for pool in pools
+    }
+
+
+def start_sim(processes: Processes, pool: SimulatedPool, replica_id: str, port: int) -> None:
+    argv = ("sim", "--listen", f"127.0.0.1:{port}", "--id", replica_id, "--model", pool.served_name)
+    argv = (*argv, *(flag.replace("{id}", replica_id) for flag in pool.sim_flags))
+    processes.start(replica_id, (*HOMING, *argv))
 
 
 @contextlib.contextmanager
