@@ -76,7 +76,7 @@ def table(results: list[Result]) -> list[str]:
     return [head, "|---|---|---|---|---|---|---|", *rows]
 
 
-async def measure(mode: str, streams: int, replicas: int, changes: int) -> Result:
+async def measure(mode: str, streams: int, replicas: int, changes: int, idle_s: float = IDLE_S) -> Result:
     listed = ", ".join(f"{{id: r{i}, address: '10.0.{i // 250}.{i % 250 + 1}:8000'}}" for i in range(replicas))
     config = parse(f"pools: {{{POOL}: {{replicas: [{listed}]}}}}", "bench")
     fleet, wiring, server = config.fleet(), Wiring(("unix:/run/picker.sock",)), AdsServer()
@@ -97,8 +97,8 @@ async def measure(mode: str, streams: int, replicas: int, changes: int) -> Resul
                 raise SystemExit("a client did not acknowledge in time")
             totals.append(time.perf_counter() - began)
         before = _cpu_s()
-        await asyncio.sleep(IDLE_S)
-        idle = (_cpu_s() - before) / IDLE_S
+        await asyncio.sleep(idle_s)
+        idle = (_cpu_s() - before) / idle_s if idle_s else 0.0
     finally:
         clients.terminate()
         clients.join()
