@@ -33,13 +33,6 @@ def seconds(call: Callable[[], object], repeats: int) -> float:
     return min(times)
 
 
-def once(call: Callable[[], object]) -> float:
-    """CPU of one call that can be made only once."""
-    began = time.process_time()
-    call()
-    return time.process_time() - began
-
-
 def resident_bytes() -> int:
     """Of this process."""
     with open("/proc/self/statm") as file:

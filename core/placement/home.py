@@ -178,7 +178,8 @@ class Placer:
         place = (pool.pool.id, replica_id)
         self.prefixes.forget(place)
         self.load.forget(place)
-        lost = [digest for digest, _, home in self.inhabitants((pool,), now) if home == replica_id]
+        tag = pool_tag(pool.pool.id, self._secret)
+        lost = [digest for digest in self.homes.at(replica_id, now) if digest.startswith(tag)]
         for digest in lost:
             self.homes.forget(digest, now)
         return len(lost)

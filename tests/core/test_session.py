@@ -192,3 +192,16 @@ def test_a_session_costs_no_more_than_300_bytes_also_after_others_have_come_and_
         tracemalloc.stop()
     assert len(homes) == sessions
     assert size_bytes / sessions < 300
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.sampled_from(["a", "b", None])), max_size=60))
+def test_those_of_a_replica_are_those_that_live_there(changes: list[tuple[int, str | None]]):
+    homes = Homes(ttl_s=30.0, max_sessions=6)
+    for now, (session, replica) in enumerate(changes):
+        if replica is None:
+            homes.forget(bytes([session]), float(now))
+        else:
+            homes.put(bytes([session]), replica, float(now))
+    end = float(len(changes) + 10)
+    for replica in ("a", "b", "c"):
+        assert sorted(homes.at(replica, end)) == sorted(d for d, home in homes.living(end) if home == replica)
