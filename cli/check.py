@@ -89,11 +89,16 @@ def drift(config: Config, admin: str) -> tuple[str, ...]:
     """Raises click.ClickException when Envoy does not answer."""
     from homing.control.drift import DriftError, ask, drifts
     from homing.control.envoy_config import filter_names
+    from homing.control.resources import canonical
+    from homing.control.stale import read_static, stale
 
     try:
-        return drifts(config.fleet(), filter_names(), ask(admin if "//" in admin else f"http://{admin}"))
+        running = ask(admin if "//" in admin else f"http://{admin}")
     except DriftError as error:
         raise click.ClickException(str(error)) from None
+    fleet = config.fleet()
+    pasted = read_static(running.text)
+    return (*drifts(fleet, filter_names(), running), *stale(config, fleet, pasted, canonical))
 
 
 def encoded(report: Report) -> str:

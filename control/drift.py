@@ -1,7 +1,7 @@
 """Where a running Envoy differs from the file: endpoints, hash keys, missing filters, an old version. Pure, but for
 `ask`. Source: Envoy's admin interface, /server_info and /config_dump?include_eds.
 
-What a fragment said when it was pasted is not to be seen in a running Envoy: its stamp is a comment.
+Whether fragments were pasted by a former version is `stale`'s to say.
 """
 
 from __future__ import annotations

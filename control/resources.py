@@ -14,6 +14,7 @@ import yaml
 from envoy.config.cluster.v3.cluster_pb2 import Cluster
 from envoy.config.endpoint.v3.endpoint_pb2 import ClusterLoadAssignment
 from envoy.config.listener.v3.listener_pb2 import Listener
+from envoy.config.route.v3.route_components_pb2 import VirtualHost
 from envoy.config.route.v3.route_pb2 import RouteConfiguration
 from envoy.extensions.access_loggers.open_telemetry.v3 import logs_service_pb2 as _log  # noqa: F401
 from envoy.extensions.common.matching.v3 import extension_matcher_pb2 as _matching  # noqa: F401
@@ -25,8 +26,8 @@ from envoy.extensions.filters.http.header_mutation.v3 import header_mutation_pb2
 from envoy.extensions.filters.http.json_to_metadata.v3 import json_to_metadata_pb2 as _json  # noqa: F401
 from envoy.extensions.filters.http.lua.v3 import lua_pb2 as _lua  # noqa: F401
 from envoy.extensions.filters.http.router.v3 import router_pb2 as _router  # noqa: F401
-from envoy.extensions.filters.network.http_connection_manager.v3 import (
-    http_connection_manager_pb2 as _hcm,  # noqa: F401
+from envoy.extensions.filters.network.http_connection_manager.v3.http_connection_manager_pb2 import (
+    HttpConnectionManager,
 )
 from envoy.extensions.load_balancing_policies.maglev.v3 import maglev_pb2 as _maglev  # noqa: F401
 from envoy.extensions.load_balancing_policies.override_host.v3 import override_host_pb2 as _override  # noqa: F401
@@ -43,6 +44,8 @@ from homing.core.config import Config
 from homing.core.fleet import Fleet
 
 TYPES = {CDS: Cluster, EDS: ClusterLoadAssignment, LDS: Listener, RDS: RouteConfiguration}
+
+PARTS = {each.DESCRIPTOR.name: each for each in (Cluster, HttpConnectionManager, VirtualHost)}
 
 Resource = dict[str, Json]
 Named = dict[str, Resource]
@@ -108,3 +111,14 @@ def _encode(type_url: str, resource: Resource) -> bytes:
 def _discovery(type_url: str, resources: Named) -> bytes:
     encoded = [{"@type": type_url, **resource} for resource in resources.values()]
     return json.dumps({"version_info": "last-good", "resources": encoded}).encode()
+
+
+def canonical(part: str, tree: Mapping[str, Json]) -> Mapping[str, Json]:
+    """A tree of Envoy's type of that name (`PARTS`) without defaults and in one spelling, whoever wrote it. What this
+    version's protobufs do not know is returned as it is."""
+    try:
+        message = json_format.ParseDict(dict(tree), PARTS[part](), ignore_unknown_fields=True)
+        said: Resource = json_format.MessageToDict(message, preserving_proto_field_name=True)
+    except (json_format.Error, TypeError):
+        return tree
+    return said

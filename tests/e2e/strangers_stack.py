@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from string import Template
+from typing import TypeVar
 
 import trustme
 from e2e.dropin import DropIn, Pasted, read_envoy, read_fragments
@@ -128,12 +129,30 @@ class DroppedInStack(StaticStack):
         until(lambda: answers(f"http://127.0.0.1:{self.admin}/ready"), what="Envoy")
 
 
+Stack = TypeVar("Stack", bound=DroppedInStack)
+
+
 @contextlib.contextmanager
 def dropped_in(
     directory: Path, stranger: Stranger, fragments: Collection[str], *, tcp: bool = False, **more: object
 ) -> Iterator[DroppedInStack]:
     """Started and ready; everything is ended at the end. `directory` must have a short path (Unix sockets). `tcp`: the
     pickers listen on ports instead."""
+    with started(DroppedInStack, directory, stranger, fragments, tcp=tcp, more=more) as stack:
+        yield stack
+
+
+@contextlib.contextmanager
+def started(
+    kind: type[Stack],
+    directory: Path,
+    stranger: Stranger,
+    fragments: Collection[str],
+    *,
+    tcp: bool = False,
+    more: Mapping[str, object] | None = None,
+) -> Iterator[Stack]:
+    """`dropped_in`, by a stack of another kind."""
     directory.mkdir()
     names = [r for pool in stranger.pools for r in replica_ids(pool)]
     data, admin, http_a, http_b, tcp_a, tcp_b, *replicas = free_ports(6 + len(names))
@@ -142,7 +161,7 @@ def dropped_in(
     ports = dict(zip(names, replicas, strict=True))
     ports |= {r: port for pool in stranger.pools for r, port in zip(replica_ids(pool), pool.ports, strict=False)}
     processes = Processes(directory)
-    stack = DroppedInStack(
+    stack = kind(
         processes,
         stranger.pools,
         data,
@@ -151,7 +170,7 @@ def dropped_in(
         ports,
         stranger=stranger,
         fragments=fragments,
-        more=more,
+        more=more or {},
         picker_tcp=listens,
     )
     try:
