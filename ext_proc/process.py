@@ -7,6 +7,7 @@ import contextlib
 import gc
 import logging
 import os
+import secrets
 import signal
 import time
 from collections.abc import Callable
@@ -40,6 +41,7 @@ from homing.ext_proc.identity import Identity
 from homing.ext_proc.keeping import text_store
 from homing.ext_proc.metrics import PickerCollector, Ttft
 from homing.ext_proc.picker import Picker
+from homing.ext_proc.pins.knowledge import Knowledge
 from homing.ext_proc.pins.metrics import PinsCollector
 from homing.ext_proc.pins.secret import SharedSecret
 from homing.ext_proc.pins.sharing import Sharing, pins_url, shared_secret
@@ -109,12 +111,18 @@ def build_picker(
 
 
 def build_sharing(
-    config: Config, options: Options, picker: Picker, secret: SharedSecret, clock: Callable[[], float]
+    config: Config,
+    options: Options,
+    picker: Picker,
+    prefixes: Index,
+    secret: SharedSecret,
+    clock: Callable[[], float],
 ) -> Sharing:
     """Raises SharingError."""
     placer = picker.placer
     parted = placer.shard is not None
-    sharing = Sharing(options.siblings, secret, placer.homes, placer.chains, placer.load, clock, parted=parted)
+    knowledge = Knowledge(secrets.token_hex(8), placer.homes, placer.chains, placer.load, prefixes, clock)
+    sharing = Sharing(options.siblings, secret, knowledge, parted=parted)
     if (url := pins_url(config.sessions, options.file)) is not None:
         sharing.keep_in_redis(url)
     picker.unread.mine, picker.unread.anyones = sharing.first_sight, sharing.first_sight_of_anyones
@@ -129,7 +137,7 @@ async def run(config: Config, options: Options) -> None:
     clock, secret = time_of_day(), shared_secret(config.sessions, options.file)
     picker = build_picker(config, options.file, registry, prefixes, secret.sessions(), clock)
     picker.placer.shard = shard(options.shards, options.listen)
-    sharing = build_sharing(config, options, picker, secret, clock)
+    sharing = build_sharing(config, options, picker, prefixes.index, secret, clock)
     registry.register(PinsCollector(sharing.counts))
     texts = text_store(config, options.file, picker, secret, clock)
     transport = _transport(options, picker)

@@ -12,6 +12,8 @@ from homing.core.chains import Chains
 from homing.core.history import History, read
 from homing.core.journal import Word
 from homing.core.placement.load import Load
+from homing.core.prefix.index import Index
+from homing.core.prefix.prompt import Prompt
 from homing.core.session import Homes
 from homing.ext_proc.pins.counts import PinCounts
 from homing.ext_proc.pins.knowledge import Knowledge
@@ -29,6 +31,9 @@ HISTORY, NEXT = (
 )
 
 
+PROMPT = Prompt((1, 2), (100, 200))
+
+
 @dataclass
 class Sharer:
     """One picker's knowledge, with its name."""
@@ -41,7 +46,8 @@ class Sharer:
         self.homes = Homes(TTL_S, self.max_sessions)
         self.chains = Chains(TTL_S, self.max_sessions)
         self.load = Load()
-        self.knowledge = Knowledge(self.name, self.homes, self.chains, self.load, time.time)
+        self.prefixes = Index()
+        self.knowledge = Knowledge(self.name, self.homes, self.chains, self.load, self.prefixes, time.time)
 
     def put(self, digest: bytes, replica: str) -> None:
         self.homes.put(digest, replica, time.time())
@@ -54,6 +60,12 @@ class Sharer:
         """Who served its earlier turns."""
         assert history is not None
         return self.chains.look_up(history, time.time())[1]
+
+    def send(self, prompt: Prompt, replica: str) -> None:
+        self.prefixes.placed("pool", replica, prompt, time.time())
+
+    def holders(self, prompt: Prompt) -> set[str]:
+        return set(self.prefixes.held("pool", prompt, time.time()))
 
     def home(self, digest: bytes) -> str | None:
         return self.homes.get(digest, time.time())

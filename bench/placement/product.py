@@ -1,8 +1,12 @@
 """The product's placer as a contender: as many as there are pickers, each with what it would know in production.
 
-Requests are shared out to the pickers by their session, as Envoy does it. Vectors, and who served which prompt of a
-conversation without an id, go round every 100 ms, each engine is asked every second, outcomes come up to half a second
-after the answer's end, all of them to the first picker (Envoy has one stream for its access log).
+Requests are shared out to the pickers by their session, as Envoy does it. Vectors, who served which prompt of a
+conversation without an id, and which prompts were sent where, go round every 100 ms, each engine is asked every second,
+outcomes come up to half a second after the answer's end, all of them to the first picker (Envoy has one stream for its
+access log).
+
+As by default, the body of a request without an id is read, so each picker knows which prompts it has sent where itself;
+with an id of the client's, or of ours, there are headers only.
 """
 
 from __future__ import annotations
@@ -21,11 +25,14 @@ from homing.core.placement.home import Placer
 from homing.core.placement.load import Load, Place
 from homing.core.placement.pools import CompiledPool
 from homing.core.placement.settings import Settings
+from homing.core.prefix.index import Index
 from homing.core.prefix.prompt import Prompt
 from homing.core.session import Homes, SessionKey
-from homing.ext_proc.pins.message import MAX_SERVED
+from homing.ext_proc.pins.message import MAX_SENT, MAX_SERVED
 
 POOL = "pool"
+MARKED_BLOCKS = 2
+"""A long message has a mark every 1,024 tokens (`core.prefix.prompt`)."""
 
 
 class Caches:
@@ -46,7 +53,7 @@ class Caches:
 
 
 class Homing:
-    """`exact`: the prefix index is there, and knows every cache as KV events tell it."""
+    """`exact`: all bodies are read, and the prefix index knows every cache, as KV events tell it."""
 
     def __init__(
         self,
@@ -61,11 +68,14 @@ class Homing:
         self._random = Random(seed)
         self._exact = exact
         self._exchange = exchange
-        self._index = Caches()
+        self._caches = Caches()
         self._placers = [self._placer() for _ in range(placers)]
-        self._news = [placer.chains.news() for placer in self._placers] if placers > 1 else []
+        shared = self._placers if placers > 1 else []
+        self._news = [placer.chains.news() for placer in shared]
+        self._sent = [placer.prefixes.news() for placer in shared if isinstance(placer.prefixes, Index)]
         for placer in self._placers:
             placer.scales.configure({POOL: settings or Settings()})
+        self._told: dict[str, tuple[int, int]] = {}  # what each engine counted up to now
         self._names: dict[str, bytes] = {}  # the ids that sessions were given
         self._decisions: dict[int, tuple[Placer, Decision]] = {}
         self._pending: tuple[Placer, Decision] | None = None
@@ -75,14 +85,18 @@ class Homing:
     def _placer(self) -> Placer:
         random = Random(self._random.random())
         homes, chains = Homes(1800, 200_000), Chains(1800, 200_000)
-        return Placer(homes, chains, Load(), b"bench", random.randrange, self._index)
+        prefixes = self._caches if self._exact else Index()
+        return Placer(homes, chains, Load(), b"bench", random.randrange, prefixes)
 
     def members(self, engines: Sequence[Engine], now: float) -> None:
         self._engines = {f"{e.name}:80": e for e in engines}
-        self._index.engines = engines
+        self._caches.engines = engines
+        for gone in self._told.keys() - {e.name for e in engines}:
+            for placer in self._placers:
+                placer.prefixes.forget((POOL, gone))
         replicas = tuple(Replica(e.name, f"{e.name}:80") for e in engines)
         self._pool = CompiledPool.of(Pool(POOL, "model", replicas=replicas))
-        self._told = {e.name: (0, 0) for e in engines}
+        self._told = {e.name: self._told.get(e.name, (0, 0)) for e in engines}
 
     def pick(self, request: Request, now: float) -> Engine:
         known = self._names.get(request.session)
@@ -93,14 +107,18 @@ class Homing:
         placer = self._placers[hash_of(session if given else b"%f" % now) % len(self._placers)]
         prompt = None
         if self._exact:
-            self._index.looked_at = request
+            self._caches.looked_at = request
             prompt = Prompt((0,), (request.tokens,))
+        elif not given:
+            prompt = marked(request)
         arrival = Arrival(key, given, request.size_bytes, prompt=prompt)
         if request.keyless:
             _, decision = placer.place_by_history(self._pool, arrival, history(request), now)
         else:
             decision = placer.place(self._pool, arrival, now)
         assert decision is not None
+        if prompt is not None:
+            placer.prefixes.placed(*decision.place, prompt, now)
         if decision.session is not None and not request.keyless:
             self._names[request.session] = decision.session
         self._pending = (placer, decision)
@@ -131,11 +149,14 @@ class Homing:
         if self._exchange and len(self._placers) > 1:
             vectors = [placer.load.vectors(now) for placer in self._placers]
             served = [news.take(MAX_SERVED) for news in self._news]
+            sent = [news.take(MAX_SENT) for news in self._sent]
             for i, placer in enumerate(self._placers):
                 for j, vector in enumerate(vectors):
                     if i != j:
                         placer.load.absorb(f"picker-{j}", vector, now)
                         placer.chains.absorb(served[j], now)
+                        if isinstance(placer.prefixes, Index):
+                            placer.prefixes.absorb(sent[j], now)
         if self._ticks % 5 == 0:
             self._hear(now)
         if self._ticks % 10 == 0:
@@ -160,11 +181,14 @@ class Homing:
                 continue
             before = self._told[engine.name]
             self._told[engine.name] = (engine.queried, engine.hit)
+            capacity = engine.cache_blocks * BLOCK
             for placer in self._placers:
+                if isinstance(placer.prefixes, Index):
+                    placer.prefixes.resize((POOL, engine.name), capacity)
                 placer.scales.engine_told(
                     (POOL, engine.name),
                     waiting=len(engine.queue),
-                    cache_tokens=engine.cache_blocks * BLOCK,
+                    cache_tokens=capacity,
                     queried=engine.queried - before[0],
                     found=engine.hit - before[1],
                     now=now,
@@ -173,6 +197,16 @@ class Homing:
 
 def hash_of(text: bytes) -> int:
     return int.from_bytes(blake2b(text, digest_size=4).digest())
+
+
+def marked(request: Request) -> Prompt:
+    """The prompt as a picker that reads the body has it; equal beginnings have equal blocks."""
+    ends = range(MARKED_BLOCKS - 1, len(request.blocks), MARKED_BLOCKS)
+    whole = hash_of(f"{request.session}/{request.turn}".encode())
+    return Prompt(
+        (*(request.blocks[end] for end in ends), (1 << 62) + whole),
+        (*((end + 1) * BLOCK for end in ends), request.tokens),
+    )
 
 
 def history(request: Request) -> History:

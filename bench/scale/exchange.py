@@ -10,6 +10,7 @@ from bench.scale.sizes import Sizes
 from bench.scale.timing import seconds
 from homing.core.chains import Chains
 from homing.core.placement.load import Load
+from homing.core.prefix.index import Index
 from homing.core.session import Homes
 from homing.ext_proc.pins.knowledge import Knowledge
 from homing.ext_proc.pins.message import decode, encode
@@ -37,7 +38,7 @@ def knowledge(name: str, replicas: int) -> Knowledge:
     random, load, clock = Random(name), Load(), Clock()
     for i in range(replicas):
         load.begin((POOL, f"gpu-{i}"), random.uniform(100.0, 8_000.0), NOW)
-    return Knowledge(name, Homes(1800, 1_000), Chains(1800, 1_000), load, clock)
+    return Knowledge(name, Homes(1800, 1_000), Chains(1800, 1_000), load, Index(), clock)
 
 
 def curves(sizes: Sizes) -> list[Curve]:

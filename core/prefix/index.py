@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from homing.core.placement.load import Place
@@ -10,6 +10,7 @@ from homing.core.prefix.blocks import HeldBlocks
 from homing.core.prefix.learned import LearnedPrompts
 from homing.core.prefix.placed import PlacedPrompts
 from homing.core.prefix.prompt import Prompt
+from homing.core.prefix.sent import MAX_TOLD, SentNews, SentPrompt
 
 SETTLED_S = 10.0
 """So long after a prompt was sent its blocks may still be on their way: the request waits, prefill runs."""
@@ -48,10 +49,11 @@ class PoolPrefixes:
 class Index:
     """Implements `core.placement.prefix.PrefixIndex`."""
 
-    __slots__ = ("_pools",)
+    __slots__ = ("_news", "_pools")
 
     def __init__(self) -> None:
         self._pools: dict[str, PoolPrefixes] = {}
+        self._news: list[SentNews] = []
 
     @property
     def pools(self) -> Mapping[str, PoolPrefixes]:
@@ -68,7 +70,23 @@ class Index:
         return pool.held(prompt, now) if pool is not None else {}
 
     def placed(self, pool_id: str, replica_id: str, prompt: Prompt, now: float) -> None:
-        self.pool(pool_id).placed.put(replica_id, prompt, now)
+        known = self.pool(pool_id).placed.put(replica_id, prompt, now)
+        if self._news and known < min(len(prompt.marks), MAX_TOLD):
+            sent = SentPrompt.of(pool_id, replica_id, prompt)
+            for news in self._news:
+                news.note(sent)
+
+    def news(self) -> SentNews:
+        """For one listener: from now on it gets a note of every prompt that is sent here and begins as none before."""
+        news = SentNews()
+        self._news.append(news)
+        return news
+
+    def absorb(self, sent: Iterable[SentPrompt], now: float) -> None:
+        """What another picker has sent. It is not told on: who says it says it to all."""
+        for each in sent:
+            if (prompt := each.prompt) is not None:
+                self.pool(each.pool).placed.put(each.replica, prompt, now)
 
     def unlearned(self, pool_id: str, prompt: Prompt) -> int:
         """Tokens at the prompt's end whose blocks are not known; 0 where no engine tells what it holds."""

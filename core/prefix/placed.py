@@ -40,16 +40,20 @@ class PlacedPrompts:
         """Marks, each counted once for every replica that has it."""
         return sum(len(cache.marks) for cache in self._caches.values())
 
-    def put(self, replica_id: str, prompt: Prompt, now: float) -> None:
+    def put(self, replica_id: str, prompt: Prompt, now: float) -> int:
+        """How many of its marks were known there before, from the first on."""
         cache = self._cache(replica_id)
+        before = len(prompt.marks)
         for i in range(len(prompt.marks) - 1, -1, -1):
             mark = prompt.marks[i]
             adds = prompt.tokens[i] - (prompt.tokens[i - 1] if i else 0)
             if (known := cache.marks.pop(mark, None)) is None:
+                before = i
                 self._holders.add(mark, cache.bit)
                 cache.tokens += adds
             cache.marks[mark] = (known[0] if known else adds, now)
         self._bound(cache)
+        return before
 
     def held(self, prompt: Prompt) -> Mapping[str, tuple[int, float]]:
         """Replica id -> (how many of the marks it has, when the last of them was sent there)."""

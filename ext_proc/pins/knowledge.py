@@ -1,5 +1,5 @@
 """What this picker tells others and takes in from them: the table of homes, the prompts of
-conversations without an id, and the load."""
+conversations without an id, what was sent where, and the load."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from homing.core.chains import Chains, News, Served
 from homing.core.journal import Journal, Word
 from homing.core.placement.load import Load
+from homing.core.prefix.index import Index
+from homing.core.prefix.sent import SentNews
 from homing.core.session import Homes
-from homing.ext_proc.pins.message import MAX_SERVED, MAX_WORDS, Message
+from homing.ext_proc.pins.message import MAX_SENT, MAX_SERVED, MAX_WORDS, Message
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,15 +21,17 @@ class Untold:
 
     journal: Journal
     news: News
+    sent: SentNews
 
     def __bool__(self) -> bool:
-        return len(self.journal) > 0 or self.journal.lost or len(self.news) > 0
+        return len(self.journal) > 0 or self.journal.lost or len(self.news) > 0 or len(self.sent) > 0
 
     def again(self, message: Message) -> None:
         """It was not heard."""
         for word in message.words:
             self.journal.note(word.digest)
         self.news.again(message.served)
+        self.sent.again(message.sent)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,18 +42,20 @@ class Knowledge:
     homes: Homes
     chains: Chains
     load: Load
+    prefixes: Index
     clock: Callable[[], float]
 
     def untold(self) -> Untold:
         """For one listener: from now on it gets a note of every change here."""
-        return Untold(self.homes.journal(), self.chains.news())
+        return Untold(self.homes.journal(), self.chains.news(), self.prefixes.news())
 
     def message(self, untold: Untold | None) -> Message:
         """What is to be said now; without `untold` no more than the load. What does not arrive must be noted again."""
         now = self.clock()
         words = self.homes.words(untold.journal, MAX_WORDS, now) if untold is not None else []
         served = untold.news.take(MAX_SERVED) if untold is not None else []
-        return Message.of(self.name, words, self.load.vectors(now), served)
+        sent = untold.sent.take(MAX_SENT) if untold is not None else []
+        return Message.of(self.name, words, self.load.vectors(now), served, sent)
 
     def take_in(self, message: Message, *, load: bool = True) -> int:
         """How many words were news. Without `load` where a message may be old."""
@@ -59,6 +65,7 @@ class Knowledge:
         if load:
             self.load.absorb(message.sender, message.vectors(), now)
         self.chains.absorb(message.served, now)
+        self.prefixes.absorb(message.sent, now)
         return self.homes.absorb(message.words, now)
 
     def absorb(self, words: Sequence[Word]) -> int:

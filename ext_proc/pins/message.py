@@ -9,6 +9,7 @@ import msgspec
 from homing.core.chains import Served
 from homing.core.journal import Digest, Word
 from homing.core.placement.load import Place, Vector
+from homing.core.prefix.sent import SentPrompt
 
 T = TypeVar("T")
 
@@ -17,6 +18,9 @@ MAX_WORDS = 1000
 
 MAX_SERVED = 500
 """In one message: another 15 KB."""
+
+MAX_SENT = 200
+"""In one message: up to 40 KB."""
 
 MAX_BYTES = 1 << 20
 MAX_PART = 1e12
@@ -33,10 +37,24 @@ class Message(msgspec.Struct, array_like=True, frozen=True):
     words: list[Word]
     load: list[tuple[str, str, Vector]]  # pool, replica, the sender's own part
     served: list[Served] = []  # msgspec copies it
+    sent: list[SentPrompt] = []
 
     @classmethod
-    def of(cls, sender: str, words: list[Word], load: dict[Place, Vector], served: list[Served]) -> Message:
-        return cls(sender, words, [(pool, replica, vector) for (pool, replica), vector in load.items()], served)
+    def of(
+        cls,
+        sender: str,
+        words: list[Word],
+        load: dict[Place, Vector],
+        served: list[Served],
+        sent: list[SentPrompt],
+    ) -> Message:
+        vectors = [(pool, replica, vector) for (pool, replica), vector in load.items()]
+        return cls(sender, words, vectors, served, sent)
+
+    @property
+    def news(self) -> bool:
+        """Whether there is anything in it beside the load."""
+        return bool(self.words or self.served or self.sent)
 
     def vectors(self) -> dict[Place, Vector]:
         """Without those that cannot be: what is added up would never be right again after a NaN."""

@@ -127,7 +127,7 @@ class RedisStore:
         pipeline.set(self._epoch_key, secrets.token_bytes(8), nx=True)
         pipeline.get(self._epoch_key)
         pipeline.xread({self._stream: self._cursor}, MESSAGES)
-        news = bool(message.words or message.served) or message.load != self._said[0]
+        news = message.news or message.load != self._said[0]
         saying = news or time.monotonic() - self._said[1] >= QUIET_S
         if saying:
             entry = {b"s": message.sender.encode(), b"m": encode(message)}

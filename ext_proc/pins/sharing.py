@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import logging
 import os
-import secrets
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from pathlib import Path
@@ -15,11 +14,8 @@ from typing import TYPE_CHECKING, Any
 from starlette.routing import BaseRoute
 
 from homing.control.secrets import SecretError, resolve
-from homing.core.chains import Chains
 from homing.core.circuit import Circuit
 from homing.core.config.models import Sessions
-from homing.core.placement.load import Load
-from homing.core.session import Homes
 from homing.ext_proc.pins.counts import Peer, PinCounts, Read
 from homing.ext_proc.pins.first_sight import FirstSight
 from homing.ext_proc.pins.knowledge import Knowledge
@@ -56,10 +52,7 @@ class Sharing:
         self,
         siblings: Sequence[str],
         secret: SharedSecret,
-        homes: Homes,
-        chains: Chains,
-        load: Load,
-        clock: Callable[[], float],
+        knowledge: Knowledge,
         *,
         parted: bool = False,
     ) -> None:
@@ -68,7 +61,7 @@ class Sharing:
             raise SharingError(f"siblings need a secret that they share: sessions.secret in the file, or {VARIABLE}")
         self.counts = PinCounts()
         self._secret = secret
-        self._knowledge = Knowledge(secrets.token_hex(8), homes, chains, load, clock)
+        self._knowledge = knowledge
         self._siblings = [Sibling(address, secret.token(), self._knowledge, self.counts) for address in siblings]
         self._store: RedisStore | None = None
         self._first_sight: FirstSight | None = None

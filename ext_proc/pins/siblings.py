@@ -65,7 +65,7 @@ class Sibling:
         if self._untold.journal.lost:
             self._counts.retold[Peer.SIBLING] += 1
         message = self._knowledge.message(self._untold)
-        if not message.words and not message.served and not self._worth_saying(message):
+        if not message.news and not self._worth_saying(message):
             return True
         return await self._say(message)
 

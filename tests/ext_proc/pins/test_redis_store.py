@@ -13,7 +13,7 @@ import pytest
 import trustme
 from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis_server import RedisServer, free_port
-from sharers import HISTORY, NEXT, TTL_S, Sharer, Stores
+from sharers import HISTORY, NEXT, PROMPT, TTL_S, Sharer, Stores
 
 from homing.core.circuit import Circuit
 from homing.core.placement.load import Vector
@@ -39,6 +39,13 @@ async def test_a_conversation_without_an_id_is_known_to_the_other(stores: Stores
     one.serve(HISTORY, "r1")
     await stores.rounds(2)
     assert other.served(NEXT) == ("r1",)
+
+
+async def test_the_other_knows_where_a_prompt_was_sent(stores: Stores):
+    (one, _), (other, _) = stores.add("one"), stores.add("other")
+    one.send(PROMPT, "r1")
+    await stores.rounds(2)
+    assert other.holders(PROMPT) == {"r1"}
 
 
 async def test_a_session_that_both_know_moves_for_both(stores: Stores):

@@ -28,7 +28,7 @@ SECRET = SharedSecret(True, b"key")
 
 
 def sharing(sharer: Sharer, *siblings: str) -> Sharing:
-    return Sharing(siblings, SECRET, sharer.homes, sharer.chains, sharer.load, sharer.knowledge.clock)
+    return Sharing(siblings, SECRET, sharer.knowledge)
 
 
 @pytest.fixture
@@ -110,7 +110,7 @@ def test_what_cannot_be_had_is_one_line_without_a_secret_in_it(tmp_path: Path, s
 def as_configured(sessions: str, file: Path) -> None:
     """What a picker makes of the file when it starts."""
     settings, sharer = parse(POOLS + f"sessions: {sessions}", "f").sessions, Sharer("one")
-    made = Sharing((), shared_secret(settings, file), sharer.homes, sharer.chains, sharer.load, sharer.knowledge.clock)
+    made = Sharing((), shared_secret(settings, file), sharer.knowledge)
     if (url := pins_url(settings, file)) is not None:
         made.keep_in_redis(url)
 

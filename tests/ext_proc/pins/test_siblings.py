@@ -14,7 +14,7 @@ import httpx
 import msgspec
 import pytest
 from prometheus_client import CollectorRegistry
-from sharers import HISTORY, NEXT, Sharer, until
+from sharers import HISTORY, NEXT, PROMPT, Sharer, until
 
 from homing.control.http_server import HttpServer, listening
 from homing.core.config.secret import SecretRef
@@ -94,6 +94,18 @@ async def test_a_conversation_without_an_id_is_known_to_the_sibling_once_it_hear
         await sibling.close()
 
 
+async def test_the_sibling_knows_where_a_prompt_was_sent_once_it_hears(directory: Path):
+    served = Served(Sharer("listener"), f"unix:{directory}/http.sock")
+    speaker = Sharer("speaker")
+    sibling = served.sibling_of(speaker)
+    speaker.send(PROMPT, "r1")
+    assert not await sibling.tell()
+    async with served.serving():
+        await sibling.flush()
+        assert served.sharer.holders(PROMPT) == {"r1"}
+        await sibling.close()
+
+
 async def test_what_was_not_heard_is_told_again(directory: Path):
     served = Served(Sharer("listener"), f"unix:{directory}/http.sock")
     speaker = Sharer("speaker")
@@ -147,9 +159,7 @@ async def test_siblings_are_asked_only_where_sessions_are_shared_out_among_them(
     served.sharer.put(A, "r1")
     one = Sharer("one")
     dead = str(Path(served.address).with_name("nobody.sock"))
-    sharing = Sharing(
-        [served.address, dead], SECRET, one.homes, one.chains, one.load, one.knowledge.clock, parted=parted
-    )
+    sharing = Sharing([served.address, dead], SECRET, one.knowledge, parted=parted)
     read = sharing.first_sight_of_anyones
     assert sharing.first_sight is None, "a session of this picker's is nobody else's"
     assert (read is not None) is parted
@@ -242,4 +252,4 @@ def test_one_secret_makes_three_things_of_which_none_tells_another(tmp_path: Pat
 def test_siblings_without_a_secret_are_refused():
     sharer = Sharer("one")
     with pytest.raises(SharingError, match=r"sessions\.secret in the file, or HOMING_SECRET"):
-        Sharing(["unix:/a"], SharedSecret(False, b""), sharer.homes, sharer.chains, sharer.load, sharer.knowledge.clock)
+        Sharing(["unix:/a"], SharedSecret(False, b""), sharer.knowledge)
