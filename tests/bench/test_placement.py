@@ -106,12 +106,14 @@ def test_a_failure_moves_the_sessions_that_lived_there_and_no_others():
     assert 0 < result.moved <= len({r.session for r in requests}) / 2
 
 
-def test_a_shared_prompt_is_used_and_does_not_pile_sessions_up():
+@pytest.mark.parametrize("ours", [Homing(1), Homing(4), Homing(1, exact=True)], ids=lambda ours: ours.name)
+def test_a_shared_prompt_is_used_and_does_not_pile_sessions_up(ours: Homing):
+    """Also where another picker sent the first one. Who has headers alone does not know of it."""
     requests = shared(6.0, 60.0, tenants=30)
-    result = World(Workload("shared", requests), Homing(1, exact=True)).run()
-    unaware = World(Workload("shared", requests), Homing(1)).run()
+    result = World(Workload("shared", requests), ours).run()
+    unaware = World(Workload("shared", named(requests)), Homing(1)).run()
     assert result.hit_rate > unaware.hit_rate + 0.1
-    assert result.imbalance < 1.3
+    assert result.imbalance < 1.5
 
 
 def test_a_half_as_fast_replica_is_given_less():
