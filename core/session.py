@@ -70,9 +70,26 @@ class Digester:
         self._begun = blake2b(pool_id.encode() + b"\0", key=secret, digest_size=12)
 
     def of(self, key: SessionKey) -> bytes:
+        """The same as `key.digest`, in half of the time."""
         hashed = self._begun.copy()
         hashed.update(key.tenant + b"\0" + key.session)
         return self._tag + hashed.digest()
+
+
+class Digesters:
+    """`SessionKey.digest` for all pools. `secret`: what digests are made with."""
+
+    __slots__ = ("_by_pool", "_secret")
+
+    def __init__(self, secret: bytes) -> None:
+        self._secret = secret
+        self._by_pool: dict[str, Digester] = {}
+
+    def of(self, pool_id: str, key: SessionKey) -> bytes:
+        digester = self._by_pool.get(pool_id)
+        if digester is None:
+            digester = self._by_pool[pool_id] = Digester(pool_id, self._secret)
+        return digester.of(key)
 
 
 def pool_tag(pool_id: str, secret: bytes) -> bytes:
@@ -340,6 +357,9 @@ class Homes:
     def _shrink(self, now: float) -> None:
         """The dead leave from the front, and who is too many, a few at a time: no single request pays for many."""
         slots = self._slots
+        slot = self._order.oldest()
+        if len(slots) <= self._max and now - self._used[slot] < self._ttl_s:  # nearly always
+            return
         for _ in range(2):
             slot = self._order.oldest()
             if not slot or now - self._used[slot] < self._life_s(slot):

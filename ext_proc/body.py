@@ -30,6 +30,7 @@ from homing.core.session import SessionKey
 from homing.ext_proc.events import BodyAnswer, Reject, RequestHeadersReceived, SetHeaders
 from homing.ext_proc.proof import Offer, Proof
 
+UNCHANGED = BodyAnswer()
 REPAIRS = "x-homing-repairs"
 OBSERVED = b"observed:"
 """In front of the names of what would have been done."""
@@ -179,6 +180,8 @@ class Work:
         return self._sampled and self._shape is not None and self._bodies.proof.asks(self._pool)
 
     def _rewritten(self, body: bytes, key: SessionKey, named_in_body: bool) -> BodyAnswer | Reject:
+        if not (self.needs or self._hint or self.moved or self._pool.aliases):  # read for its history, by somebody else
+            return UNCHANGED
         try:
             before = members(body)
         except NotAnObjectError:

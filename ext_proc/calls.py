@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
 from homing.ext_proc import codec
-from homing.ext_proc.events import Later
+from homing.ext_proc.backlog import Backlog
+from homing.ext_proc.codec import Decoder
+from homing.ext_proc.events import Event, Later
+from homing.ext_proc.exchange import Exchange
 from homing.ext_proc.framing import Status, StatusError
 from homing.ext_proc.health import Health
-from homing.ext_proc.transport import EXT_PROC, HEALTH, OUTCOMES, Finished, OpenExchange, tell_outcomes
+from homing.ext_proc.transport import EXT_PROC, HEALTH, OUTCOMES, Finished, OpenExchange
 
 MAX_WAITING = 4
 """Messages of one stream that may wait for an answer that comes later. Envoy sends one and waits."""
@@ -47,30 +49,28 @@ class Call(Protocol):
 class Exchanged:
     """ext_proc: every message has one answer, in order."""
 
-    __slots__ = ("_exchange", "_half_closed", "_stream", "_wait", "_waiting")
+    __slots__ = ("_decode", "_exchange", "_half_closed", "_stream", "_wait", "_waiting")
     lasting = False
 
-    def __init__(self, stream: Stream, open_exchange: OpenExchange) -> None:
+    def __init__(self, stream: Stream, exchange: Exchange, decode: Callable[[bytes], Event] = codec.decode) -> None:
         self._stream = stream
-        self._exchange = open_exchange()
-        self._waiting: deque[bytes] = deque()
+        self._exchange = exchange
+        self._decode = decode
+        self._waiting: list[bytes] | None = None  # made for the few that need it
         self._wait: asyncio.Future[object] | None = None
         self._half_closed = False
 
     def receive(self, message: bytes) -> None:
         if self._wait is not None:
-            if len(self._waiting) >= MAX_WAITING:
-                raise StatusError(Status.RESOURCE_EXHAUSTED, "too many messages before an answer")
-            self._waiting.append(message)
+            self._queue(message)
             return
-        answer = self._exchange.receive(codec.decode(message))
-        if isinstance(answer, Later):
-            later = answer
-            self._wait = asyncio.ensure_future(later.wait)
-            self._wait.add_done_callback(lambda waited: self._resume(later, waited))
+        exchange = self._exchange
+        answer = exchange.receive(self._decode(message))
+        if type(answer) is Later:
+            self._await(answer)
             return
-        self._stream.send(codec.encode(answer))
-        if self._exchange.over:
+        self._stream.send(codec.encode(answer))  # type: ignore[arg-type]
+        if exchange.over:
             self._stream.end()
 
     def half_close(self) -> None:
@@ -84,6 +84,17 @@ class Exchanged:
             wait.cancel()
         self._exchange.close()
 
+    def _await(self, later: Later) -> None:
+        self._wait = asyncio.ensure_future(later.wait)
+        self._wait.add_done_callback(lambda waited: self._resume(later, waited))
+
+    def _queue(self, message: bytes) -> None:
+        if self._waiting is None:
+            self._waiting = []
+        if len(self._waiting) >= MAX_WAITING:
+            raise StatusError(Status.RESOURCE_EXHAUSTED, "too many messages before an answer")
+        self._waiting.append(message)
+
     def _resume(self, later: Later, waited: asyncio.Future[object]) -> None:
         if self._wait is not waited:  # the stream is over
             return
@@ -92,7 +103,7 @@ class Exchanged:
             waited.result()
             self._stream.send(codec.encode(later.resume()))
             while self._waiting and self._wait is None:
-                self.receive(self._waiting.popleft())
+                self.receive(self._waiting.pop(0))
             if self._half_closed and self._wait is None:
                 self._stream.end()
         except Exception as error:
@@ -102,15 +113,15 @@ class Exchanged:
 class Outcomes:
     """A batch of Envoy's access log."""
 
-    __slots__ = ("_finished", "_stream")
+    __slots__ = ("_backlog", "_stream")
     lasting = False
 
-    def __init__(self, stream: Stream, finished: Finished) -> None:
+    def __init__(self, stream: Stream, backlog: Backlog) -> None:
         self._stream = stream
-        self._finished = finished
+        self._backlog = backlog
 
     def receive(self, message: bytes) -> None:
-        tell_outcomes(message, self._finished)
+        self._backlog.take(message)
         self._stream.send(b"")  # ExportLogsServiceResponse: all of it was taken
         self._stream.end()
 
@@ -173,12 +184,14 @@ class HealthWatch:
 class Service:
     """All that is served on one address: the method's path says what a stream is about."""
 
-    __slots__ = ("_methods",)
+    __slots__ = ("_methods", "backlog")
 
     def __init__(self, open_exchange: OpenExchange, finished: Finished, health: Health) -> None:
+        self.backlog = Backlog(finished)
+        decode = Decoder().decode
         self._methods: dict[bytes, Callable[[Stream], Call]] = {
-            f"/{EXT_PROC}/Process".encode(): lambda stream: Exchanged(stream, open_exchange),
-            f"/{OUTCOMES}/Export".encode(): lambda stream: Outcomes(stream, finished),
+            f"/{EXT_PROC}/Process".encode(): lambda stream: Exchanged(stream, open_exchange(), decode),
+            f"/{OUTCOMES}/Export".encode(): lambda stream: Outcomes(stream, self.backlog),
             f"/{HEALTH}/Check".encode(): lambda stream: HealthCheck(stream, health),
             f"/{HEALTH}/Watch".encode(): lambda stream: HealthWatch(stream, health),
         }

@@ -27,6 +27,13 @@ class StatusError(Exception):
         self.status = status
 
 
+def is_one(data: bytes) -> bool:
+    """Whether it is one whole message, as it nearly always is."""
+    return (
+        len(data) >= PREFIX_BYTES and data[0] == 0 and int.from_bytes(data[1:PREFIX_BYTES]) == len(data) - PREFIX_BYTES
+    )
+
+
 class Messages:
     """Bytes in any pieces, whole messages out."""
 
@@ -39,8 +46,8 @@ class Messages:
     def feed(self, data: bytes) -> list[bytes]:
         """Raises StatusError for a message that is compressed or too long."""
         if self._buffer is None:
-            if len(data) >= PREFIX_BYTES and data[0] == 0 and int.from_bytes(data[1:PREFIX_BYTES]) == len(data) - 5:
-                return [data[PREFIX_BYTES:]]  # nearly always: one whole message
+            if is_one(data):
+                return [data[PREFIX_BYTES:]]
             self._buffer = bytearray()
         buffer = self._buffer
         buffer += data

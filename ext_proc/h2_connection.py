@@ -27,7 +27,7 @@ from ngh2 import (
 
 from homing.ext_proc.calls import Call, Service
 from homing.ext_proc.codec import MalformedMessageError
-from homing.ext_proc.framing import Messages, Status, StatusError, framed, timeout_s
+from homing.ext_proc.framing import PREFIX_BYTES, Messages, Status, StatusError, framed, is_one, timeout_s
 from homing.ext_proc.transport import MAX_MESSAGE_BYTES, MAX_METADATA_BYTES
 
 RESPONSE = ((b":status", b"200"), (b"content-type", b"application/grpc"))
@@ -66,7 +66,7 @@ class H2Stream:
         self._id = stream_id
         self._responded = False
         self._deadline: asyncio.TimerHandle | None = None
-        self.messages = Messages(MAX_MESSAGE_BYTES)
+        self.messages: Messages | None = None  # made for the few whose messages come in pieces
         self.call: Call | None = None
 
     def send(self, message: bytes) -> None:
@@ -235,11 +235,15 @@ class H2Connection(asyncio.Protocol):
             return
         assert stream.call is not None
         try:
-            for message in stream.messages.feed(data):
-                stream.call.receive(message)
-                if stream_id not in self._streams:
-                    return
-            if end_stream:
+            if stream.messages is None and is_one(data):
+                stream.call.receive(data[PREFIX_BYTES:])
+            elif data:
+                stream.messages = stream.messages or Messages(MAX_MESSAGE_BYTES)
+                for message in stream.messages.feed(data):
+                    stream.call.receive(message)
+                    if stream_id not in self._streams:
+                        return
+            if end_stream and stream_id in self._streams:
                 stream.call.half_close()
         except Exception as error:
             stream.failed(error)

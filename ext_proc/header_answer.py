@@ -21,16 +21,20 @@ response_trailer_mode 6: SEND}."""
 
 def header_answer(set_headers: SetHeaders) -> bytes:
     """One ProcessingResponse, to the headers."""
-    return _field(b"\x0a", _response(set_headers))
+    mutation = b"".join([_option(key.encode(), value) for key, value in set_headers])
+    size = len(mutation)
+    if 0x80 <= size < 0x3F00:  # every length around it is two bytes then
+        return b"\x0a%c%c\x0a%c%c\x12%c%c%b" % (*_two(size + 6), *_two(size + 3), *_two(size), mutation)
+    return _field(b"\x0a", _response(mutation))
 
 
 def body_answer(set_headers: SetHeaders) -> bytes:
     """One ProcessingResponse, to a body that stays as it is."""
-    return _field(b"\x1a", _response(set_headers))
-
-
-def _response(set_headers: SetHeaders) -> bytes:
     mutation = b"".join([_option(key.encode(), value) for key, value in set_headers])
+    return _field(b"\x1a", _response(mutation))
+
+
+def _response(mutation: bytes) -> bytes:
     common = _field(b"\x12", mutation) if mutation else b""
     return _field(b"\x0a", common)
 
@@ -45,6 +49,10 @@ def _option(key: bytes, value: bytes) -> bytes:
 
 def _field(tag: bytes, content: bytes) -> bytes:
     return tag + _varint(len(content)) + content
+
+
+def _two(number: int) -> tuple[int, int]:
+    return number & 0x7F | 0x80, number >> 7
 
 
 def _varint(number: int) -> bytes:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
+from bisect import bisect_left
 from collections.abc import Iterable
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from prometheus_client import CollectorRegistry, Histogram
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from homing.core.placement.load import Place
@@ -39,29 +40,35 @@ COUNTERS = {
 }
 
 
-class Ttft:
-    """Time to a replica's first byte, by place. Its labels go with the replica."""
+class Ttft(Collector):
+    """Time to a replica's first byte, by place, which goes with the replica. All on one loop, so without the locks of
+    the library's own histogram, which take four times as long."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self._histogram = Histogram(
-            "homing_ttft_seconds",
-            "Time to a replica's first byte, from Envoy's access log",
-            ("pool", "replica"),
-            buckets=TTFT_BUCKETS,
-            registry=registry,
-        )
-        self._by_place: dict[Place, Histogram] = {}  # quicker than to ask for it by its labels
+        self._counts: dict[Place, list[int]] = {}  # by bucket, the last for all that is longer
+        self._sums: dict[Place, float] = {}
+        registry.register(self)
 
     def observe(self, place: Place, seconds: float) -> None:
-        histogram = self._by_place.get(place)
-        if histogram is None:
-            histogram = self._by_place[place] = self._histogram.labels(*place)
-        histogram.observe(seconds)
+        counts = self._counts.get(place)
+        if counts is None:
+            counts = self._counts[place] = [0] * (len(TTFT_BUCKETS) + 1)
+            self._sums[place] = 0.0
+        counts[bisect_left(TTFT_BUCKETS, seconds)] += 1
+        self._sums[place] += seconds
 
     def forget(self, place: Place) -> None:
-        self._by_place.pop(place, None)
-        with contextlib.suppress(KeyError):  # never observed
-            self._histogram.remove(*place)
+        self._counts.pop(place, None)
+        self._sums.pop(place, None)
+
+    def collect(self) -> Iterable[Metric]:
+        text = "Time to a replica's first byte, from Envoy's access log"
+        family = HistogramMetricFamily("homing_ttft_seconds", text, labels=("pool", "replica"))
+        limits = [*(str(limit) for limit in TTFT_BUCKETS), "+Inf"]
+        for place, counts in self._counts.items():
+            buckets = list(zip(limits, accumulate(counts), strict=True))
+            family.add_metric(place, buckets, self._sums[place])
+        yield family
 
 
 class PickerCollector(Collector):

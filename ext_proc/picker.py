@@ -150,11 +150,10 @@ class Picker:
         if not key.session.isascii() or not 0 < len(key.session) <= KEY_ID_BYTES:
             return None
         now = self._clock()
-        decision = self.placer.staying.decide(pool, key, _length(headers), now)
+        decision = self.placer.staying.begin(pool, key, _length(headers), now)
         if decision is None:
             return None
         self.counts.decisions[pool.pool.id, Reason.HOME] += 1
-        self.placer.begun(decision, now)
         return Settled(self.placer.load, decision)
 
     def _plain_pools(self) -> frozenset[str]:

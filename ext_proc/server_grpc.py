@@ -10,6 +10,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from homing.control.http_server import refuse_served
 from homing.ext_proc import codec
+from homing.ext_proc.backlog import Backlog
 from homing.ext_proc.events import Later
 from homing.ext_proc.transport import (
     EXT_PROC,
@@ -20,7 +21,6 @@ from homing.ext_proc.transport import (
     READINESS,
     Finished,
     OpenExchange,
-    tell_outcomes,
 )
 
 
@@ -31,7 +31,8 @@ class GrpcTransport:
         self._address = address
         self._socket = Path(address.removeprefix("unix:")) if address.startswith("unix:") else None
         self._open_exchange = open_exchange
-        self._finished = finished
+        self._decoder = codec.Decoder()
+        self._backlog = Backlog(finished)
         self._health = health.aio.HealthServicer()
         self._server = grpc.aio.server(
             options=(
@@ -80,6 +81,7 @@ class GrpcTransport:
     async def stop(self, grace_s: float) -> None:
         await self.set_serving(False)
         await self._server.stop(grace_s)
+        self._backlog.tell_all()
         if self._socket is not None:
             self._socket.unlink(missing_ok=True)
 
@@ -87,7 +89,7 @@ class GrpcTransport:
         exchange = self._open_exchange()
         try:
             async for data in messages:
-                answer = exchange.receive(codec.decode(data))
+                answer = exchange.receive(self._decoder.decode(data))
                 if isinstance(answer, Later):
                     await answer.wait
                     answer = answer.resume()
@@ -100,5 +102,5 @@ class GrpcTransport:
             exchange.close()
 
     async def _outcomes(self, message: bytes, _: grpc.aio.ServicerContext[bytes, bytes]) -> bytes:
-        tell_outcomes(message, self._finished)
+        self._backlog.take(message)
         return b""  # ExportLogsServiceResponse: all of it was taken

@@ -55,6 +55,7 @@ class H2Transport:
                     draining.create_task(connection.drain())
         for connection in tuple(self._connections):
             connection.cut()
+        self._service.backlog.tell_all()
         if self._socket is not None:
             self._socket.unlink(missing_ok=True)
 

@@ -6,11 +6,9 @@ tests/ext_proc/test_server.py and test_server_faults.py run against both.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from typing import Protocol
 
-from homing.ext_proc import codec
 from homing.ext_proc.exchange import Exchange
 from homing.ext_proc.outcomes import Outcome
 
@@ -29,8 +27,6 @@ MAX_MESSAGE_BYTES = 80 << 20
 
 MAX_METADATA_BYTES = 128 << 10
 
-log = logging.getLogger(__name__)
-
 OpenExchange = Callable[[], Exchange]
 Finished = Callable[[Outcome], None]
 
@@ -48,14 +44,3 @@ class Transport(Protocol):
 
     async def stop(self, grace_s: float) -> None:
         """Takes no new streams, lets the open ones end for `grace_s` seconds, then cuts them."""
-
-
-def tell_outcomes(data: bytes, finished: Finished) -> None:
-    """One message of Envoy's access log. One that cannot be read is logged, and costs nothing else."""
-    try:
-        outcomes = codec.decode_outcomes(data)
-    except codec.MalformedMessageError as error:
-        log.warning("an access log message that cannot be read: %s", error)
-        return
-    for outcome in outcomes:
-        finished(outcome)

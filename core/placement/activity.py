@@ -26,11 +26,13 @@ class Activity:
 
     def used(self, tokens: float, now: float, before: tuple[float, float] | None = None) -> None:
         """A session with a context of `tokens` is used. `before`: when it was last, and its tokens then, here."""
-        self.advance(now)
+        if int(now / STEP_S) != self._now:
+            self.advance(now)
         if before is not None:
             self._take(*before)
-        self._sessions[self._now % STEPS] += 1
-        self._tokens[self._now % STEPS] += tokens
+        i = self._now % STEPS
+        self._sessions[i] += 1
+        self._tokens[i] += tokens
         self.sessions += 1
         self.tokens += tokens
 

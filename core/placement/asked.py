@@ -4,18 +4,18 @@ a formula and its test a table."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
-from dataclasses import dataclass, field
+
+import msgspec
 
 from homing.core.fleet import Replica
 from homing.core.placement.settings import Settings
 
 
-@dataclass(slots=True)
-class Asked:
+class Asked(msgspec.Struct):
     """One request, and the pool as it is now. Sizes in tokens."""
 
     tokens: float  # its prompt
-    settings: Settings = field(default_factory=Settings)
+    settings: Settings = msgspec.field(default_factory=Settings)
     size_bytes: int = 0  # of its body, 0 if unknown
     home: str | None = None  # where the session lives, if it can go on there
     home_expected: float = 0.0  # tokens of the prompt that it has had before
@@ -32,9 +32,13 @@ class Asked:
     crowd: float = 0.0  # requests that wait at a replica other than home, on the mean
     fewest_sessions: float = 0.0  # active at any replica, for its speed
 
+    @property
+    def wishes(self) -> bool:
+        """Whether not every replica that serves at all may serve it."""
+        return self.adapter is not None or self.subset is not None
 
-@dataclass(slots=True)
-class There:
+
+class There(msgspec.Struct):
     """One replica, as far as it matters to the request."""
 
     replica: Replica

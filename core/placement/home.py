@@ -23,7 +23,7 @@ from homing.core.placement.pools import CompiledPool
 from homing.core.placement.prefix import NoPrefixes, PrefixIndex
 from homing.core.placement.staying import Staying
 from homing.core.placement.weighing import Scales
-from homing.core.session import TAG_BYTES, Homes, SessionKey, pool_tag
+from homing.core.session import TAG_BYTES, Digesters, Homes, SessionKey, pool_tag
 
 FREE = 0.2
 """So much of a prompt's tokens may wait before it, for its time to say something of the prompt."""
@@ -46,7 +46,7 @@ class Placer:
     `break_tie` picks an index below n, at random in production.
     """
 
-    __slots__ = ("_secret", "chains", "finish", "homes", "load", "prefixes", "scales", "shard", "staying")
+    __slots__ = ("_digesters", "_secret", "chains", "finish", "homes", "load", "prefixes", "scales", "shard", "staying")
 
     def __init__(
         self,
@@ -62,7 +62,8 @@ class Placer:
         self.load = load
         self.prefixes = prefixes or NoPrefixes()
         self.scales = Scales(load, break_tie)
-        self.staying = Staying(homes, self.scales, secret)
+        self._digesters = Digesters(secret)
+        self.staying = Staying(homes, self.scales, self._digesters)
         self.shard: Shard | None = None
         """Where several pickers share out the sessions: new ids come back to this one."""
         self._secret = secret
@@ -76,7 +77,7 @@ class Placer:
             asked.begins = True
             weighed = self.scales.weigh(pool, asked, now)
             return self._begin(pool, arrival.key, asked, self.scales.least(weighed), now) if weighed else None
-        digest = arrival.key.digest(pool.pool.id, self._secret)
+        digest = self._digesters.of(pool.pool.id, arrival.key)
         asked = self.asked(pool, arrival, now, digest)
         reason, there = self._resident(pool, arrival.key, asked, digest, now)
         return self._settle(pool, reason, there, asked, arrival.key.text, digest, now) if there is not None else None
@@ -116,7 +117,7 @@ class Placer:
 
     def holder(self, pool: CompiledPool, key: SessionKey, now: float) -> Replica | None:
         """The replica that alone has what `key` names, if it is known and serves. Counts as use."""
-        digest = key.digest(pool.pool.id, self._secret)
+        digest = self._digesters.of(pool.pool.id, key)
         replica_id = self.homes.get(digest, now)
         if replica_id is None or (replica := pool.member(replica_id)) is None or not replica.in_hash:
             return None
@@ -125,7 +126,7 @@ class Placer:
 
     def place_with(self, pool: CompiledPool, arrival: Arrival, holder: Replica, now: float) -> Decision:
         """A turn of a session that only `holder` can serve: the session lives there from now on."""
-        digest = arrival.key.digest(pool.pool.id, self._secret) if arrival.given else None
+        digest = self._digesters.of(pool.pool.id, arrival.key) if arrival.given else None
         asked = self.asked(pool, arrival, now, digest)
         there = self.scales.there(pool.pool.id, holder, asked, now)
         if digest is None:
@@ -138,16 +139,16 @@ class Placer:
 
     def remember(self, pool_id: str, key: SessionKey, replica_id: str, now: float) -> None:
         """What `key` names lives at `replica_id`: an answer said so."""
-        self.homes.put(key.digest(pool_id, self._secret), replica_id, now)
+        self.homes.put(self._digesters.of(pool_id, key), replica_id, now)
 
     def forget(self, pool_id: str, key: SessionKey, now: float) -> bool:
-        digest = key.digest(pool_id, self._secret)
+        digest = self._digesters.of(pool_id, key)
         self._inactive(pool_id, digest, now)
         return self.homes.forget(digest, now)
 
     def unknown(self, pool: CompiledPool, key: SessionKey, now: float) -> bytes | None:
         """The digest of a session that has no home here."""
-        digest = key.digest(pool.pool.id, self._secret)
+        digest = self._digesters.of(pool.pool.id, key)
         return digest if self.homes.get(digest, now) is None else None
 
     def seed(self, pool_id: str, tenant: bytes) -> bytes:
@@ -160,7 +161,7 @@ class Placer:
 
     def digest(self, pool_id: str, key: SessionKey) -> bytes:
         """Under which `key` stands in the table of homes."""
-        return key.digest(pool_id, self._secret)
+        return self._digesters.of(pool_id, key)
 
     def inhabitants(self, pools: Iterable[CompiledPool], now: float) -> Iterator[tuple[bytes, str, str]]:
         """(digest, pool, home) of each session, one after the other. There may be many: take some at a time."""
@@ -282,7 +283,7 @@ class Placer:
         host = pool.by_id[there.replica.id]
         minted = mint(key.session, key.prefix, pool.table, host, shard=self.shard, finish=finish)
         named = key.named(minted if minted is not None else finish(key.session) if finish else key.session)
-        digest = named.digest(pool.pool.id, self._secret)
+        digest = self._digesters.of(pool.pool.id, named)
         if minted is None and reason is Reason.NEW:
             reason = Reason.PLACED
         return self._settle(pool, reason, there, asked, named.text, digest, now, named.session)
@@ -340,6 +341,8 @@ class Placer:
 
     def _heir(self, pool: CompiledPool, target: Replica, asked: Asked, text: bytes) -> Replica | None:
         """Where a retry goes, and the session with it if its home is dead: as `CompiledPool.heir`, if it is fit."""
+        if not asked.wishes:
+            return pool.heir(text, target)
         for candidate in pool.walk(text):
             if (
                 candidate.address != target.address

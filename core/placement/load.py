@@ -72,7 +72,11 @@ class Meter:
 
     def waiting(self, now: float) -> float:
         """Tokens to be prefilled before a request that comes now."""
-        return self.queue.waiting(now, self.speed.learned(self.assumed_speed)) + self.others_pending + self.foreign
+        return self.waiting_at(self.speed.learned(self.assumed_speed), now)
+
+    def waiting_at(self, tokens_per_s: float, now: float) -> float:
+        """The same for who has asked for the speed already."""
+        return self.queue.waiting(now, tokens_per_s) + self.others_pending + self.foreign
 
     def vector(self, now: float) -> Vector:
         self.activity.advance(now)

@@ -10,27 +10,21 @@ from __future__ import annotations
 from homing.core.placement.decision import Decision, Reason, Ref
 from homing.core.placement.pools import CompiledPool
 from homing.core.placement.weighing import Scales, content
-from homing.core.session import Digester, Homes, SessionKey
+from homing.core.session import Digesters, Homes, SessionKey
 
 
 class Staying:
-    """`secret`: what digests are made with."""
+    __slots__ = ("_digesters", "_homes", "_scales")
 
-    __slots__ = ("_digesters", "_homes", "_scales", "_secret")
-
-    def __init__(self, homes: Homes, scales: Scales, secret: bytes) -> None:
+    def __init__(self, homes: Homes, scales: Scales, digesters: Digesters) -> None:
         self._homes = homes
         self._scales = scales
-        self._secret = secret
-        self._digesters: dict[str, Digester] = {}
+        self._digesters = digesters
 
-    def decide(self, pool: CompiledPool, key: SessionKey, size_bytes: int, now: float) -> Decision | None:
-        """None, and nothing has changed, where it is not so simple. As `place`, does not count it as in flight."""
+    def begin(self, pool: CompiledPool, key: SessionKey, size_bytes: int, now: float) -> Decision | None:
+        """None, and nothing has changed, where it is not so simple. Else it is on its way: as `place` and `begun`."""
         pool_id = pool.pool.id
-        digester = self._digesters.get(pool_id)
-        if digester is None:
-            digester = self._digesters[pool_id] = Digester(pool_id, self._secret)
-        digest = digester.of(key)
+        digest = self._digesters.of(pool_id, key)
         last = self._homes.last(digest, now)
         if last is None:
             return None
@@ -45,7 +39,8 @@ class Staying:
         cached = expected * meter.retention.kept
         meter.assumed_speed = learned.prefill_tokens_per_s * home.weight
         speed = meter.tokens_per_s
-        waiting = meter.queue.waiting(now, speed) + meter.others_pending + meter.foreign
+        own_waiting = meter.queue.waiting(now, speed)
+        waiting = own_waiting + meter.others_pending + meter.foreign
         if not content(meter, learned, settings, tokens, cached, speed, waiting):
             return None
         heir = pool.heir(key.text, home)
@@ -55,5 +50,9 @@ class Staying:
         uncached = tokens - cached
         learned.continued(uncached)
         endpoints = (home.address,) if heir is None else (home.address, heir.address)
-        ref = Ref(digest, home_id, int(waiting + uncached))
+        to_come = int(waiting + uncached)
+        meter.sent(size_bytes)
+        meter.in_flight += 1
+        scales.remember(digest, to_come, meter.queue.append(uncached, now, own_waiting), now)
+        ref = Ref(digest, home_id, to_come)
         return Decision(Reason.HOME, place, endpoints, ref, None, uncached, size_bytes, home.rank)

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from homing.core.fleet import Replica
 from homing.core.placement import cost, filters
@@ -30,8 +31,7 @@ MOST_BEGUN = 16_384
 """Requests whose first token may still be heard of. Older ones correct no queue any more."""
 
 
-@dataclass(frozen=True, slots=True)
-class Weighed:
+class Weighed(msgspec.Struct, frozen=True):
     """One replica and its cost."""
 
     there: There
@@ -74,7 +74,11 @@ class Scales:
         """A request is on its way there. `digest` and `expected` name it to `first_token`."""
         meter = self.load.meter(place)
         meter.sent(size_bytes)
-        self._begun[digest, expected] = (meter.begin(uncached, now), now)
+        self.remember(digest, expected, meter.begin(uncached, now), now)
+
+    def remember(self, digest: bytes, expected: int, mark: float, now: float) -> None:
+        """Where in its queue the request ends that is named so."""
+        self._begun[digest, expected] = (mark, now)
         if len(self._begun) > MOST_BEGUN:
             del self._begun[next(iter(self._begun))]
 
@@ -90,7 +94,7 @@ class Scales:
         begun = self._begun.pop((digest, expected), None)
         if begun is not None:
             mark, at = begun
-            meter.queue.first_token(mark, at + ttft_s, now, meter.tokens_per_s)
+            meter.queue.first_token(mark, at + ttft_s)
 
     def engine_told(
         self, place: Place, *, waiting: int, cache_tokens: float | None, queried: float, found: float, now: float
@@ -137,22 +141,24 @@ class Scales:
         mean speed from it leaves all as it was."""
         pool_id = pool.pool.id
         candidates = [self.there(pool_id, r, asked, now) for r in self._candidates(pool, asked)]
-        able = filters.newcomers(asked, (t for t in candidates if t.replica.id != asked.home))
-        able += [t for t in candidates if t.replica.id == asked.home and filters.fit(asked, t)]
+        home = asked.home
+        able = filters.newcomers(asked, [t for t in candidates if t.replica.id != home])
+        if home is not None:
+            able += [t for t in candidates if t.replica.id == home and filters.fit(asked, t)]
         if not able:
             return []
         learned = self.learned(pool_id)
         mean = _pace(able)
         if learn:
             learned.prefill_tokens_per_s = mean
-        others = [t.waiting for t in able if t.replica.id != asked.home]
+        others = [t.waiting for t in able if t.replica.id != home]
         asked.crowd = sum(others) / max(learned.work, 1.0) / max(len(others), 1)
-        asked.fewest_sessions = min(t.sessions / t.speed for t in able)
+        asked.fewest_sessions = min([t.sessions / t.speed for t in able])
         return [Weighed(t, cost.total(asked, t)) for t in able]
 
     def least(self, weighed: Sequence[Weighed]) -> There:
         """The cheapest; one of them at random where there are several."""
-        least = min(w.cost for w in weighed)
+        least = min([w.cost for w in weighed])
         best = [w.there for w in weighed if w.cost == least]
         return best[self._break_tie(len(best))] if len(best) > 1 else best[0]
 
@@ -164,17 +170,18 @@ class Scales:
             cached = min(float(asked.held.get(replica.id, 0)), max(0.0, asked.tokens - 1.0))
         else:
             cached = asked.home_cached if at_home else asked.anywhere_cached
-        meter.activity.advance(now)
-        working_set = meter.activity.tokens + meter.others_tokens
+        activity, speed = meter.activity, meter.tokens_per_s
+        activity.advance(now)
+        working_set = activity.tokens + meter.others_tokens
         return There(
             replica,
-            meter.waiting(now),
+            meter.waiting_at(speed, now),
             meter.in_flight + meter.others_in_flight,
-            meter.activity.sessions + meter.others_sessions,
+            activity.sessions + meter.others_sessions,
             max(0.0, working_set - asked.home_size) if at_home else working_set,
             meter.cache_tokens or asked.settings.cache_tokens,
             cached,
-            meter.tokens_per_s,
+            speed,
         )
 
     def _candidates(self, pool: CompiledPool, asked: Asked) -> Iterable[Replica]:
@@ -220,7 +227,7 @@ def content(
 def _pace(able: Sequence[There]) -> float:
     """Sets speeds against the mean of those that are weighed, which it returns, in tokens per second for each unit of
     weight. What is learned of a speed is rough, so a difference counts only as far as it goes beyond DOUBT."""
-    mean = sum(t.speed / t.replica.weight for t in able) / len(able)
+    mean = sum([t.speed / t.replica.weight for t in able]) / len(able)
     for there in able:
         pace = there.speed / there.replica.weight / mean
         doubted = min(1.0, pace * DOUBT) if pace < 1.0 else max(1.0, pace / DOUBT)

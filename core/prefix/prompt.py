@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+import msgspec
 from xxhash import xxh3_64
 
 BYTES_PER_TOKEN = 4
@@ -16,8 +15,7 @@ MAX_MARKS = 512
 """Of a longer prompt only the beginning is marked."""
 
 
-@dataclass(frozen=True, slots=True)
-class Prompt:
+class Prompt(msgspec.Struct, frozen=True):
     """`marks[i]` stands for everything up to a point, and `tokens[i]` is about how many tokens that is."""
 
     marks: tuple[int, ...]
@@ -41,17 +39,18 @@ class Marking:
         self._marks: list[int] = []
         self._tokens: list[int] = []
 
-    def add(self, role: str, text: str) -> None:
+    def add(self, role: str, data: bytes) -> None:
         """One message, or what stands before all messages (tools)."""
         if len(self._marks) >= MAX_MARKS:
-            return
-        data = text.encode("utf-8", "surrogatepass")
+            return None
         self._hash.update(role.encode("utf-8", "surrogatepass") + b"\0")
+        if len(data) <= SLICE_BYTES:
+            return self._mark(data + b"\0")
         cut = 0
         while len(data) - cut > SLICE_BYTES and len(self._marks) < MAX_MARKS - 1:
             self._mark(data[cut : cut + SLICE_BYTES])
             cut += SLICE_BYTES
-        self._mark(data[cut:] + b"\0")
+        return self._mark(data[cut:] + b"\0")
 
     def prompt(self) -> Prompt:
         return Prompt(tuple(self._marks), tuple(self._tokens))

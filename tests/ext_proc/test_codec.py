@@ -15,7 +15,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from outcome_log import batch
 
-from homing.ext_proc.codec import CLUSTER, LEARN, REPLICA, MalformedMessageError, decode, decode_outcomes, encode
+from homing.ext_proc.codec import (
+    CLUSTER,
+    LEARN,
+    MAX_AROUND,
+    REPLICA,
+    SUBSET,
+    Decoder,
+    MalformedMessageError,
+    decode,
+    encode,
+    outcome_lines,
+)
 from homing.ext_proc.events import (
     Answer,
     BodyAnswer,
@@ -162,12 +173,12 @@ def test_bytes_that_are_no_message_are_malformed(data: bytes):
     with pytest.raises(MalformedMessageError):
         decode(data)
     with pytest.raises(MalformedMessageError):
-        decode_outcomes(data)
+        outcome_lines(data)
 
 
 @given(st.binary(max_size=60))
 def test_any_bytes_are_a_message_or_malformed(data: bytes):
-    for read in (decode, decode_outcomes):
+    for read in (decode, outcome_lines):
         with contextlib.suppress(MalformedMessageError):
             read(data)
 
@@ -231,17 +242,21 @@ NOBODY = "-\t-\t0\t-\t-\t-\t-\t-"
 
 def test_an_outcome_in_full():
     line = "qwen\tgpu-a\t200\t125000\t2500000\t2\thome\t00ff"
-    assert decode_outcomes(batch(line)) == [Outcome("qwen", "gpu-a", 200, 0.125, 2.5, 2, "home", "00ff")]
+    assert outcomes(line) == [Outcome("qwen", "gpu-a", 200, 0.125, 2.5, 2, "home", "00ff")]
 
 
 def test_an_outcome_of_a_request_that_nobody_answered():
-    assert decode_outcomes(batch(NOBODY)) == [Outcome("", "", 0, None, 0.0, 0, "", "")]
+    assert outcomes(NOBODY) == [Outcome("", "", 0, None, 0.0, 0, "", "")]
 
 
 def test_outcomes_come_in_batches_of_any_size():
     pools = [f"p{i}" for i in range(300)]
-    assert [o.pool_id for o in decode_outcomes(batch(*(p + NOBODY[1:] for p in pools)))] == pools
-    assert decode_outcomes(batch()) == decode_outcomes(b"") == []
+    assert [o.pool_id for o in outcomes(*(p + NOBODY[1:] for p in pools))] == pools
+    assert outcome_lines(batch()) == outcome_lines(b"") == []
+
+
+def outcomes(*lines: str) -> list[Outcome]:
+    return [Outcome.of_line(line) for line in outcome_lines(batch(*lines))]
 
 
 def test_a_refusal_says_when_to_come_again():
@@ -253,8 +268,8 @@ def test_a_refusal_says_when_to_come_again():
 
 @pytest.mark.parametrize("line", ["", "a line of another kind", NOBODY + "\t", NOBODY.replace("0", "OK")])
 def test_a_line_of_another_kind_is_no_outcome(line: str):
-    with pytest.raises(MalformedMessageError):
-        decode_outcomes(batch(line))
+    with pytest.raises(ValueError, match=r"unpack|invalid literal"):
+        Outcome.of_line(line)
 
 
 @pytest.mark.parametrize(
@@ -309,3 +324,60 @@ def test_the_subset_hint_is_a_list_or_a_text_with_commas(hint: object, expected:
     event = decode(message.SerializeToString())
     assert isinstance(event, RequestHeadersReceived)
     assert event.subset == expected
+
+
+# what is remembered of earlier messages
+
+PAIRS = st.tuples(st.sampled_from((":path", "x-session-id", "x-tenant-id")), st.binary(max_size=200))
+AROUND = st.tuples(
+    st.sampled_from(("", "qwen", "llama")), st.sampled_from(("", "p")), st.sampled_from(("", "a:1, b:2"))
+)
+
+
+def around(message: ProcessingRequest, model: str, cluster: str, subset: str) -> ProcessingRequest:
+    if model:
+        message.metadata_context.filter_metadata["homing"].update({"model": model})
+    if cluster:
+        message.attributes["envoy.filters.http.ext_proc"].update({CLUSTER: cluster})
+    if subset:
+        message.metadata_context.filter_metadata["envoy.lb.subset_hint"].update({SUBSET: subset})
+    return message
+
+
+@given(st.lists(st.tuples(st.lists(PAIRS, max_size=4), st.booleans(), AROUND), max_size=8), st.binary(max_size=20))
+def test_a_decoder_that_remembers_reads_the_same(
+    asked: list[tuple[list[tuple[str, bytes]], bool, tuple[str, str, str]]], rest: bytes
+):
+    remembering = Decoder()
+    for pairs, ends, said in asked:
+        data = around(request_headers(*pairs, end_of_stream=ends), *said).SerializeToString()
+        for message in (data, data, data + rest, data[:-1], rest):
+            assert read_or_refused(remembering.decode, message) == read_or_refused(decode, message)
+
+
+def read_or_refused(read: Callable[[bytes], object], data: bytes) -> object:
+    try:
+        return read(data)
+    except MalformedMessageError:
+        return "refused"
+
+
+def test_what_follows_the_headers_and_changes_them_is_not_remembered():
+    first = request_headers((":path", b"/a")).SerializeToString()
+    more = request_headers((":path", b"/b"), ("x-session-id", b"s")).SerializeToString()
+    body = ProcessingRequest()
+    body.request_body.body = b"{}"
+    remembering = Decoder()
+    for _ in range(2):
+        assert remembering.decode(first + more) == decode(first + more)
+        assert remembering.decode(first + body.SerializeToString()) == RequestBodyReceived(b"{}")
+
+
+def test_models_that_clients_make_up_are_not_remembered_for_ever():
+    remembering = Decoder()
+    for number in range(3 * MAX_AROUND):
+        message = around(request_headers((":path", b"/")), f"model-{number}", "p", "")
+        assert remembering.decode(message.SerializeToString()) == RequestHeadersReceived(
+            {":path": b"/"}, f"model-{number}", "p"
+        )
+        assert len(remembering) <= MAX_AROUND

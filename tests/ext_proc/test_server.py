@@ -170,7 +170,7 @@ async def test_a_log_message_that_cannot_be_read_is_logged_and_the_rest_is_read(
     serving: Serving, caplog: pytest.LogCaptureFixture, unreadable: bytes
 ):
     export = serving.channel.unary_unary(f"/{OUTCOMES}/Export")
-    with caplog.at_level(logging.WARNING, "homing.ext_proc.transport"):
+    with caplog.at_level(logging.WARNING, "homing.ext_proc.backlog"):
         assert await export(unreadable, timeout=LIMIT_S) == b""
         assert await export(log_message(200), timeout=LIMIT_S) == b""
     assert [o.status for o in serving.outcomes] == [200]

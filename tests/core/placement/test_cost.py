@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from homing.core.fleet import Replica
 from homing.core.placement.asked import Asked, There

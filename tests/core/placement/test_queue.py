@@ -30,7 +30,7 @@ def test_a_first_token_later_than_thought_shows_what_still_waits():
     mark = queue.add(100.0, 0.0, SPEED)
     queue.add(300.0, 0.0, SPEED)
     assert queue.waiting(4.0, SPEED) == 0.0
-    queue.first_token(mark, 3.0, 4.0, SPEED)
+    queue.first_token(mark, 3.0)
     assert queue.waiting(4.0, SPEED) == 200.0
 
 
@@ -39,7 +39,7 @@ def test_a_first_token_earlier_than_thought_shows_that_less_waits():
     queue.add(500.0, 0.0, SPEED)
     mark = queue.add(500.0, 0.0, SPEED)
     queue.add(200.0, 1.0, SPEED)
-    queue.first_token(mark, 2.0, 2.5, SPEED)
+    queue.first_token(mark, 2.0)
     assert queue.waiting(2.5, SPEED) == 150.0
 
 
@@ -47,7 +47,7 @@ def test_what_came_after_the_first_token_waited_through_idle_time_too():
     queue = Queue()
     mark = queue.add(100.0, 0.0, SPEED)
     queue.add(100.0, 10.0, SPEED)  # the replica had been idle for long
-    queue.first_token(mark, 1.0, 10.5, SPEED)
+    queue.first_token(mark, 1.0)
     assert queue.waiting(10.5, SPEED) == 50.0
 
 
@@ -55,8 +55,8 @@ def test_older_news_than_what_is_known_changes_nothing():
     queue = Queue()
     first = queue.add(100.0, 0.0, SPEED)
     second = queue.add(100.0, 0.0, SPEED)
-    queue.first_token(second, 1.0, 1.5, SPEED)
-    queue.first_token(first, 0.9, 1.5, SPEED)
+    queue.first_token(second, 1.0)
+    queue.first_token(first, 0.9)
     assert queue.waiting(1.5, SPEED) == 0.0
 
 
@@ -65,8 +65,34 @@ def test_first_tokens_from_before_what_is_remembered_change_nothing():
     mark = queue.add(1.0, 0.0, SPEED)
     for _ in range(REMEMBERED):
         queue.add(1.0, 5.0, SPEED)
-    queue.first_token(mark, 4.0, 5.0, SPEED)
+    queue.first_token(mark, 4.0)
     assert queue.waiting(5.0, SPEED) == REMEMBERED
+
+
+@given(
+    st.lists(st.tuples(st.floats(0, 5), st.floats(0, 1000)), min_size=1, max_size=40),
+    st.integers(0, 39),
+    st.floats(0, 10),
+    st.floats(0, 10),
+)
+def test_a_first_token_counts_anew_what_came_since(
+    arrivals: list[tuple[float, float]], which: int, ttft: float, later: float
+):
+    """Step by step, from the first token on."""
+    queue, now = Queue(), 1.0
+    known: list[tuple[float, float, float]] = []
+    for pause, tokens in arrivals:
+        now += pause
+        known.append((now, tokens, queue.add(tokens, now, SPEED)))
+    begun, _, mark = known[which % len(known)]
+    at, end = begun + ttft, max(now, begun + ttft) + later
+    served, time, came = mark, at, 0.0
+    for arrival, tokens, _ in known:
+        if arrival > at:
+            served, time = min(came, served + SPEED * (arrival - time)), arrival
+        came += tokens
+    queue.first_token(mark, at)
+    assert queue.waiting(end, SPEED) == pytest.approx(max(0.0, came - served - SPEED * (end - time)), abs=1e-6)
 
 
 @pytest.mark.parametrize(("requests", "waiting"), [(0, 800), (1, 950), (2, 1000), (9, 1000)])
@@ -97,5 +123,5 @@ def test_it_never_holds_less_than_nothing_nor_more_than_came(steps: list[tuple[f
         came += tokens
         if heard:
             mark, at = marks[len(marks) // 2]
-            queue.first_token(mark, at + 0.5, max(now, at + 0.5), SPEED)
+            queue.first_token(mark, at + 0.5)
         assert 0.0 <= queue.waiting(now, SPEED) <= came + 1e-6

@@ -46,11 +46,11 @@ def run(one: Placer, steps: list[Step], short: bool) -> list[Decision | None]:
         now += passed_s
         pool = FEWER if shrunk else POOL
         one.load.absorb("other", {("p", "gpu-0"): Vector(waiting)}, now)
-        decision = one.staying.decide(pool, key(session), size_bytes, now) if short else None
+        decision = one.staying.begin(pool, key(session), size_bytes, now) if short else None
         if decision is None:
             decision = one.place(pool, Arrival(key(session), True, size_bytes), now)
-        if decision is not None:
-            one.begun(decision, now)
+            if decision is not None:
+                one.begun(decision, now)
         decided.append(decision)
     return decided
 
@@ -71,10 +71,10 @@ def test_both_ways_lead_to_the_same_decisions_and_the_same_memory(steps: list[St
 
 def test_a_session_at_home_goes_the_short_way():
     one = placer()
-    assert one.staying.decide(POOL, key(1), 700, 1.0) is None, "nobody knows it"
+    assert one.staying.begin(POOL, key(1), 700, 1.0) is None, "nobody knows it"
     first = one.place(POOL, Arrival(key(1), True, 700), 1.0)
     assert first is not None
-    again = one.staying.decide(POOL, key(1), 700, 2.0)
+    again = one.staying.begin(POOL, key(1), 700, 2.0)
     assert again is not None
     assert (again.reason, again.place, again.ref.digest) == (Reason.HOME, first.place, first.ref.digest)
 
@@ -84,10 +84,10 @@ def test_one_whose_home_is_gone_or_busy_does_not():
     first = one.place(POOL, Arrival(key(1), True, 700), 1.0)
     assert first is not None
     without = CompiledPool.of(Pool("p", "served", replicas=tuple(r for r in REPLICAS if r.id != first.place[1])))
-    assert one.staying.decide(without, key(1), 700, 2.0) is None
+    assert one.staying.begin(without, key(1), 700, 2.0) is None
     one.load.begin(first.place, 100_000.0, 2.0)
     before = one.homes.words_of([first.ref.digest], 2.0)
-    assert one.staying.decide(POOL, key(1), 700, 2.0) is None
+    assert one.staying.begin(POOL, key(1), 700, 2.0) is None
     assert one.homes.words_of([first.ref.digest], 2.0) == before
 
 

@@ -5,7 +5,7 @@ from homing.core.prefix.prompt import MAX_MARKS, SLICE_BYTES, Marking, Prompt
 def prompt(*messages: tuple[str, str], seed: bytes = b"seed") -> Prompt:
     marking = Marking(seed)
     for role, text in messages:
-        marking.add(role, text)
+        marking.add(role, text.encode("utf-8", "surrogatepass"))
     return marking.prompt()
 
 
