@@ -32,7 +32,11 @@ from homing.cli.config_file import config_option, load
     metavar="ADDR",
     help="Where NGINX's access log comes in, by UDP: HOST:PORT. The HTTP port then decides for NGINX.",
 )
-@click.option("--control", metavar="URL", help="The control service. Without it the picker follows the file itself.")
+@click.option(
+    "--control",
+    metavar="URL[,URL...]",
+    help="The control service, or several that act as one. Without it the picker follows the file itself.",
+)
 @click.option("--name", default="picker", show_default=True, help="Its name in the control service's lists.")
 @click.option(
     "--transport",

@@ -35,10 +35,19 @@ def command() -> None:
     help="Where a picker listens (homing ext-proc --listen): unix:PATH or HOST:PORT; may be repeated.",
 )
 @click.option("--standby", metavar="ADDR", help="A picker that takes over when the others are gone.")
+@click.option("--ads", is_flag=True, help="All that changes comes from the control service (`xds`, or `control.xds`).")
+@click.option("--node", metavar="ID", default="homing-envoy", show_default=True, help="With --ads: who this Envoy is.")
 def envoy(
-    config_path: str, names: tuple[str, ...], all_fragments: bool, listing: bool, pickers: tuple[str, ...], standby: str
+    config_path: str,
+    names: tuple[str, ...],
+    all_fragments: bool,
+    listing: bool,
+    pickers: tuple[str, ...],
+    standby: str,
+    ads: bool,
+    node: str,
 ) -> None:
-    """A complete static configuration for Envoy, or fragments of it."""
+    """A complete configuration for Envoy, static or with --ads, or fragments of it."""
     from homing.control import envoy_config as envoy_configuration
 
     config = load(config_path)
@@ -53,7 +62,8 @@ def envoy(
         texts = (envoy_configuration.render_fragment(fragment, config, fleet, wiring) for fragment in chosen)
         click.echo("---\n".join(texts), nl=False)
     else:
-        click.echo(envoy_configuration.render_bootstrap(config, fleet, wiring), nl=False)
+        source = envoy_configuration.Source(ads=ads, node=node)
+        click.echo(envoy_configuration.render_bootstrap(config, fleet, wiring, source), nl=False)
 
 
 @command.command("nginx")

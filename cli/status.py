@@ -23,12 +23,29 @@ class Xds(msgspec.Struct):
     streams: list[Stream]
 
 
+class Member(msgspec.Struct):
+    name: str
+    role: str
+
+
+class Control(msgspec.Struct):
+    """The control services that act as one; `state` is `local` where there is one only."""
+
+    name: str
+    role: str
+    state: str
+    trouble: str
+    same_file: bool
+    members: list[Member]
+
+
 class Status(msgspec.Struct):
     """What `--json` prints."""
 
     fleet: Fleet
     drains: list[Drain]
     envoys: list[Stream]
+    control: Control
 
 
 @click.command("status")
@@ -41,6 +58,7 @@ def command(config_path: str, api: str | None, as_json: bool) -> None:
         asked.call("GET", "/api/fleet", Fleet),
         asked.call("GET", "/api/drains", Drains).drains,
         asked.call("GET", "/api/xds", Xds).streams,
+        asked.call("GET", "/api/control", Control),
     )
     click.echo(msgspec.json.encode(status).decode() if as_json else in_words(status, time.time()))
 
@@ -55,9 +73,23 @@ def in_words(status: Status, now_s: float) -> str:
         lines += table(pool)
     lines += [said(drain, now_s) for drain in status.drains]
     lines += [f"Envoy {s.node} {s.envoy_version}: {s.answer}" for s in status.envoys] or ["no Envoy is connected"]
+    lines += of_control(status.control)
     if status.fleet.told != status.fleet.version:
         lines.append("a change is on its way: the pickers do not have it yet")
     return "\n".join(lines)
+
+
+def of_control(control: Control) -> list[str]:
+    """Of several control services: who decides, and what is wrong."""
+    if control.state == "local":
+        return []
+    if control.role == "alone":
+        return [f"control {control.name} decides alone: the store is away ({control.trouble})"]
+    leads = [member.name for member in control.members if member.role == "leading"] or ["nobody"]
+    lines = [f"control {' and '.join(leads)} leads, {len(control.members)} are there"]
+    if not control.same_file:
+        lines.append("their files have different replicas: the leader's counts")
+    return lines
 
 
 def table(pool: Pool) -> list[str]:

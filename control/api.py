@@ -12,7 +12,7 @@ from fastapi.responses import HTMLResponse, JSONResponse
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry
 
 from homing import __version__
-from homing.control import api_drains, api_explain, api_plan, api_replicas, api_sessions
+from homing.control import api_control, api_drains, api_explain, api_plan, api_replicas, api_sessions
 from homing.control.ads_server import AdsServer
 from homing.control.api_docs import page
 from homing.control.api_models import FleetView, Health, Readiness, XdsView
@@ -21,6 +21,7 @@ from homing.control.audit import Audit
 from homing.control.discovery.sources import Sources
 from homing.control.drains import Drains
 from homing.control.feed import Feed
+from homing.control.leadership.peer import Peer
 from homing.control.membership import Membership
 from homing.control.page import page as overview_page
 from homing.control.picker_metrics import PickerMetrics, exposition
@@ -34,6 +35,7 @@ FEED_TIMEOUT_S = 15.0
 CONTENT_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
 PickerName = Annotated[str, Query(min_length=1, max_length=128, description="the name of the picker that asks")]
+Wait = Annotated[float, Query(ge=0, le=FEED_TIMEOUT_S, description="seconds until there is an answer in any case")]
 Have = Annotated[str, Query(max_length=64, description="the version it works with; empty for none")]
 
 
@@ -54,6 +56,7 @@ class Parts:
     sessions: PickerSessions
     waiting: Callable[[], tuple[str, ...]]
     templates: Mapping[str, Progress]
+    peer: Peer | None = None
 
 
 def create_app(parts: Parts) -> FastAPI:
@@ -65,6 +68,7 @@ def create_app(parts: Parts) -> FastAPI:
     app.include_router(api_explain.routes(parts.sessions))
     app.include_router(template_routes(parts.templates))
     app.include_router(api_replicas.routes(parts.membership, parts.registrations, parts.sources, parts.audit))
+    app.include_router(api_control.routes(parts.peer))
     app.include_router(_operations_routes(parts))
 
     @app.get("/", include_in_schema=False)
@@ -96,10 +100,10 @@ def _fleet_routes(parts: Parts) -> APIRouter:
         responses={200: {"content": {"application/json": {}}, "description": "another fleet"}, 204: {}},
         response_class=Response,
     )
-    async def feed(picker: PickerName = "picker", have: Have = "") -> Response:
-        """The pickers' long poll: the fleet as soon as its version is not `have`, else 204 after 15 s.
+    async def feed(picker: PickerName = "picker", have: Have = "", wait_s: Wait = FEED_TIMEOUT_S) -> Response:
+        """The pickers' long poll: the fleet as soon as its version is not `have`, else 204 after 15 s (or `wait_s`).
         A poll acknowledges the version it has."""
-        edition = await parts.feed.poll(picker, have, FEED_TIMEOUT_S)
+        edition = await parts.feed.poll(picker, have, wait_s)
         if edition is None:
             return Response(status_code=204)
         return Response(edition.body, media_type="application/json", headers={"etag": f'"{edition.version}"'})

@@ -36,8 +36,14 @@ class Audit:
         self._now_s = now_s
         self._entries: deque[Entry] = deque(maxlen=MAX_ENTRIES)
 
+    @property
+    def all(self) -> tuple[Entry, ...]:
+        """The oldest first."""
+        return tuple(self._entries)
+
     def restore(self, entries: Iterable[Entry]) -> None:
-        self._entries.extend(entries)
+        """All that there are, the oldest first."""
+        self._entries = deque(entries, maxlen=MAX_ENTRIES)
 
     def newest(self, limit: int) -> tuple[Entry, ...]:
         """The newest first."""

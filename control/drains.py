@@ -14,6 +14,7 @@ from typing import Literal, Protocol
 
 from homing.control.census import Left
 from homing.control.latest import Latest
+from homing.control.leadership.standing import Role
 from homing.control.membership import Membership, places
 from homing.core.placement.load import Place
 
@@ -56,6 +57,8 @@ class Store(Protocol):
 
     async def put_drain(self, drain: Drain) -> None: ...
 
+    async def end_drain(self, before: Drain, ended: Drain) -> bool: ...
+
     async def remove_drain(self, place: Place) -> None: ...
 
 
@@ -70,7 +73,8 @@ class Drains:
         now_s: Callable[[], float],
         interval_s: float = INTERVAL_S,
     ) -> None:
-        """`now_s`: seconds since 1970, since deadlines outlive the process."""
+        """`now_s`: seconds since 1970, since deadlines outlive the process. Drains end where the membership is decided
+        about."""
         self.left: Mapping[Place, Left] = {}
         """The newest census, while anything drains."""
         self._membership = membership
@@ -140,6 +144,8 @@ class Drains:
 
     async def _end_those_that_can(self) -> None:
         self.left = await self._ask()
+        if self._membership.role() is Role.FOLLOWING:
+            return
         now = self._now_s()
         for drain in self.all:
             if drain.ended_s is not None:
@@ -151,12 +157,13 @@ class Drains:
                 await self._end(drain, "deadline", left, now)
 
     async def _end(self, drain: Drain, why: Why, left: Left | None, now: float) -> None:
-        if self.get(drain.place) is not drain:  # taken back, or prolonged, while the pickers were asked
+        if self.get(drain.place) != drain:  # taken back, or prolonged, while the pickers were asked
             return
         sessions = left.sessions if left else None
         ended = Drain(*drain.place, drain.since_s, drain.deadline_s, now, why, sessions)
         try:
-            await self._store.put_drain(ended)
+            if not await self._store.end_drain(drain, ended):
+                return
         except OSError as error:  # a full disk must not keep the replica from leaving
             log.error("the end of a drain will not survive a restart: %s", error)
         self._set({**self._drains.value, drain.place: ended})
@@ -164,6 +171,8 @@ class Drains:
         log.info("replica %s of pool %s leaves (%s; %s sessions move)", drain.replica, drain.pool, why, here)
 
     async def _forget(self) -> None:
+        if self._membership.role() is not Role.LEADING:
+            return
         known, since = places(self._membership.written), self._now_s() - FORGOTTEN_AFTER_S
         for drain in self.all:
             if drain.place not in known and (drain.ended_s or drain.since_s) < since:

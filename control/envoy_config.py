@@ -49,10 +49,12 @@ class Wiring:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where Envoy gets what changes: from nowhere (static), by ADS, or from the last-good files in `directory`."""
+    """Where Envoy gets what changes: from nowhere (static), by ADS, or from the last-good files in `directory`. `node`:
+    who it says it is."""
 
     ads: bool = False
     directory: str | None = None
+    node: str = "homing-envoy"
 
     @property
     def live(self) -> bool:
@@ -209,7 +211,7 @@ def render(
             listen=config.listen,
             missing_model=missing_model(fleet),
             models_json=models_json(fleet),
-            node_id="homing-envoy",
+            node_id=source.node,
             pickers=wiring.pickers,
             pool=pool,
             pools=fleet.pools,
@@ -221,7 +223,8 @@ def render(
             tenant_header=config.tenants.header if config.tenants else None,
             tenant_trusted=config.tenants.trusted if config.tenants else False,
             unknown_model=_unknown_model_format(fleet),
-            xds=config.xds,
+            xds=config.control.xds or (config.xds,),
+            xds_by_name=any(address.ip is None for address in config.control.xds),
         )
     )
 

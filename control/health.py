@@ -6,11 +6,12 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 import httpx
 
+from homing.control.leadership.standing import Role
 from homing.control.membership import Membership, View
 from homing.control.proving import Proving
 from homing.control.thresholds import Verdict
@@ -90,7 +91,8 @@ class Prober:
         async with asyncio.TaskGroup() as tasks:
             serial, view = views.serial, views.value
             while True:
-                self._aim(_targets(view), tasks)
+                decides = self._membership.role() is not Role.FOLLOWING
+                self._aim(_targets(view) if decides else {}, tasks)
                 serial, view = await views.after(serial)
 
     def _aim(self, targets: Mapping[Target, bool], tasks: asyncio.TaskGroup) -> None:
@@ -114,8 +116,8 @@ class Prober:
                 ok = await self._proved(self._proving, target, ok)
             self.probes[target.pool_id, ok] += 1
             before, verdict = verdict, verdict.after(ok, target.check)
-            if verdict.tells_more_than(before):
-                self._tell(target, before, verdict)
+            if verdict.tells_more_than(before) and not self._tell(target, before, verdict):
+                verdict = replace(verdict, healthy=before.healthy, settled=before.settled)  # said again next time
             await asyncio.sleep(self._pause_s(target.check.interval_s, verdict))
 
     async def _proved(self, proving: Proving, target: Target, ok: bool) -> bool:
@@ -125,13 +127,16 @@ class Prober:
         proving.failed(place)
         return False
 
-    def _tell(self, target: Target, before: Verdict, verdict: Verdict) -> None:
+    def _tell(self, target: Target, before: Verdict, verdict: Verdict) -> bool:
+        """Whether it was for this process to say."""
+        self._unsettled.discard(target)
+        self._note_settled()
+        if not self._membership.apply(HealthChanged(target.pool_id, target.replica_id, verdict.healthy)):
+            return False
         if verdict.healthy != before.healthy or not verdict.healthy:
             words = "answers its probes" if verdict.healthy else "fails its probes"
             log.info("replica %s of pool %s (%s) %s", target.replica_id, target.pool_id, target.address, words)
-        self._membership.apply(HealthChanged(target.pool_id, target.replica_id, verdict.healthy))
-        self._unsettled.discard(target)
-        self._note_settled()
+        return True
 
     def _note_settled(self) -> None:
         if not self._unsettled:

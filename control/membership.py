@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from homing.control.latest import Latest
+from homing.control.leadership.standing import Role, permitted
 from homing.core.config import Address, Config
-from homing.core.fleet import DrainChanged, Event, Fleet, Pool, PoolsReported, Replica, State
+from homing.core.fleet import (
+    DrainChanged,
+    Event,
+    Fleet,
+    LengthTold,
+    Pool,
+    PoolsReported,
+    Replica,
+    State,
+    TemplateProbed,
+)
 from homing.core.placement.load import Place
 from homing.core.sources import Difference, merge
 
@@ -27,7 +38,8 @@ class Membership:
     """Owns the fleet of this process. Changed on the loop's thread only, between awaits.
 
     The fleet is made of what the sources report (`core.sources` says who is believed), without the replicas that were
-    drained away, and of what happened to the replicas since (`apply`).
+    drained away, and of what happened to the replicas since (`apply`). Where several control services act as one, it is
+    what their leader says, for as long as this one does not decide (`adopt`, `decide`).
     """
 
     def __init__(self, config: Config, sources: Iterable[str] = ()) -> None:
@@ -38,18 +50,27 @@ class Membership:
         self._merged = merge(config.fleet().pools, {})
         self._written = Fleet(self._merged.pools)
         self.views = Latest(View(config, self._written))
+        self.role: Callable[[], Role] = lambda: Role.LEADING
+        """What this process may say of the replicas."""
+        self._adopted: Fleet | None = None
+        self._unsaid: dict[tuple[type[Event], str], Event] = {}
 
     @classmethod
     def following(cls, config: Config, last: Fleet) -> Membership:
         """For a process that knew the fleet from the control service until now: `last` stays as it was, drains too,
         and the file changes only what is changed in it from now on."""
         made = cls(config, (CONTROL,))
-        made._reports[CONTROL] = {pool.id: pool.replicas for pool in last.pools}
-        made._draining = _draining(last)
-        made._away = frozenset(p for p in places(made._written) - places(last) if last.pool(p[0]) is not None)
-        made.views = Latest(View(config, last))
-        made._merge(config)
+        made.go_on(last)
         return made
+
+    def go_on(self, last: Fleet) -> None:
+        """As `following`. Raises KeyError where CONTROL was not announced as a source."""
+        config = self.view.config
+        self._reports[CONTROL] = {pool.id: pool.replicas for pool in last.pools}
+        self._draining = _draining(last)
+        self._away = frozenset(p for p in places(self._written) - places(last) if last.pool(p[0]) is not None)
+        self.views.set(View(config, last))
+        self._merge(config)
 
     @property
     def view(self) -> View:
@@ -69,12 +90,33 @@ class Membership:
         """Who is believed about a replica; empty for one that nobody reports."""
         return self._merged.sources.get(place, "")
 
-    def apply(self, *events: Event) -> None:
-        """One new view for all of `events`; none if they change nothing."""
-        fleet = self.view.fleet
+    def apply(self, *events: Event) -> bool:
+        """One new view for all of `events`; none if they change nothing. False if one of them is not for this process
+        to say, and was left out."""
+        fleet, role, all_said = self.view.fleet, self.role(), True
         for event in events:
-            fleet = fleet.apply(event)
+            if permitted(role, fleet, event):
+                fleet = fleet.apply(event)
+            else:
+                all_said = False
+                if isinstance(event, TemplateProbed | LengthTold):  # nobody says these twice
+                    self._unsaid[type(event), event.pool_id] = event
         self._replace(View(self.view.config, fleet))
+        return all_said
+
+    def adopt(self, fleet: Fleet) -> None:
+        """Another process decides, and says this. Sources and drains are noted, for when it is this one's turn."""
+        self._adopted = fleet
+        self._merge(self.view.config)
+
+    def decide(self) -> None:
+        """From now on this process decides, beginning with what was adopted. All are told, even if nothing changes."""
+        self._adopted = None
+        self._reports.get(CONTROL, {}).clear()
+        unsaid, self._unsaid = tuple(self._unsaid.values()), {}
+        self._merge(self.view.config)
+        self.apply(*unsaid)
+        self.views.set(self.view)
 
     def configure(self, config: Config) -> None:
         """A new file. Replicas that it keeps keep their state, their health, and what their names resolved to."""
@@ -95,6 +137,10 @@ class Membership:
     def _merge(self, config: Config) -> None:
         self._merged = merge(config.fleet().pools, self._reports)
         before, self._written = self._written, Fleet(self._merged.pools)
+        if self._adopted is not None:
+            mine = {pool.id for pool in config.pools}  # how to serve others is not in this file
+            self._replace(View(config, Fleet(tuple(p for p in self._adopted.pools if p.id in mine))))
+            return
         here = (
             replace(p, replicas=tuple(r for r in p.replicas if (p.id, r.id) not in self._away))
             for p in self._written.pools

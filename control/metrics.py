@@ -16,6 +16,8 @@ from homing.control.ads_server import AdsServer
 from homing.control.api_models import short
 from homing.control.discovery.sources import Sources
 from homing.control.feed import Feed
+from homing.control.leadership.peer import Peer
+from homing.control.leadership.standing import Role
 from homing.control.snapshot import ORDER
 from homing.control.telling import Telling
 from homing.control.watch import FleetWatch
@@ -31,12 +33,14 @@ class ControlCollector(Collector):
     telling: Telling
     feed: Feed
     ads: AdsServer
+    peer: Peer | None = None
 
     def collect(self) -> Iterable[Metric]:
         yield from self._fleet()
         yield from self._sources()
         yield from self._xds()
         yield from self._rollouts()
+        yield from self._control()
 
     def _fleet(self) -> Iterable[Metric]:
         replicas = GaugeMetricFamily("homing_replicas", "Replicas by state.", labels=["pool", "state"])
@@ -100,6 +104,16 @@ class ControlCollector(Collector):
         yield failures
         yield CounterMetricFamily("homing_last_good_writes", "Last-good files written.", self.telling.writes)
         yield GaugeMetricFamily("homing_feed_pickers", "Pickers heard of in the last minute.", len(self.feed.pickers))
+
+    def _control(self) -> Iterable[Metric]:
+        now = self.peer.role if self.peer is not None else Role.LEADING
+        role = GaugeMetricFamily("homing_control_role", "1 for the part that this service has.", labels=["role"])
+        for each in Role:
+            role.add_metric([each], float(each is now))
+        yield role
+        terms, failures = (self.peer.terms, self.peer.failures) if self.peer is not None else (0, 0)
+        yield CounterMetricFamily("homing_control_terms", "How often this service began to lead.", terms)
+        yield CounterMetricFamily("homing_control_store_failures", "Rounds with the store that failed.", failures)
 
 
 def registry(collector: Collector) -> CollectorRegistry:

@@ -14,6 +14,8 @@ from pathlib import Path
 from random import Random
 from typing import Protocol
 
+import msgspec
+
 from homing.control.ads_server import AdsServer
 from homing.control.api import Parts, create_app
 from homing.control.audit import Audit
@@ -25,8 +27,12 @@ from homing.control.envoy_config import Wiring
 from homing.control.feed import Feed
 from homing.control.gateways import warn_of_pins_apart
 from homing.control.http_server import HttpServer, listening
+from homing.control.keeping import Keeping
 from homing.control.last_good import LastGood
-from homing.control.membership import Membership
+from homing.control.leadership import joining
+from homing.control.leadership.peer import Knowledge, Peer
+from homing.control.leadership.standing import Role
+from homing.control.membership import CONTROL, Membership
 from homing.control.metrics import ControlCollector, registry
 from homing.control.picker_metrics import PickerMetrics
 from homing.control.picker_sessions import PickerSessions
@@ -34,16 +40,17 @@ from homing.control.proving import Proving
 from homing.control.registrations import SOURCE, Registrations
 from homing.control.secrets import SecretError, resolve
 from homing.control.snapshot import Snapshot
-from homing.control.state import open_state
+from homing.control.state import Saved, open_state
 from homing.control.telling import LastGoodFiles, Telling
 from homing.control.watch import FleetWatch
 from homing.core.config import Config
-from homing.core.fleet import Fleet, encode
+from homing.core.fleet import Fleet, decode, encode
 from homing.ext_proc.pins.secret import SharedSecret
 
 log = logging.getLogger(__name__)
 
 ADS_GRACE_S = 0.2
+FLEET_FILE = "fleet.json"
 
 
 class Resources(Protocol):
@@ -72,32 +79,45 @@ async def run(config: Config, options: Options, resources: Resources) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, ended.set)
 
-    state, saved = await asyncio.to_thread(open_state, options.state)
+    shared = joining.shared(config, options.file)
+    state, saved = (shared.state, Saved()) if shared else await asyncio.to_thread(open_state, options.state)
     ads, feed = AdsServer(), Feed(time.monotonic)
-    membership = Membership(config, (SOURCE, *KINDS))
+    membership = Membership(config, (SOURCE, *KINDS, CONTROL))
     sources = Sources(membership, made_beside(options.file), state, Random())
     registrations = Registrations(membership, state, time.monotonic)
-    sources.restore({last.key: last.found for last in saved.found})
-    registrations.restore(saved.registrations)
     engines = Engines(_api_keys(options.file, membership))
     proving = Proving(membership, engines, state, time.monotonic)
-    proving.restore({proved.place: proved.epoch for proved in saved.proved})
     watch = FleetWatch(options.file, membership, Random(), before_probes=sources.first_answers, proving=proving)
     loop.add_signal_handler(signal.SIGHUP, watch.reload)
     telling = Telling(ads, feed, _snapshots(options, resources), _last_good(options, resources))
-    collector = ControlCollector(watch, sources, telling, feed, ads)
     pickers, census = PickerMetrics(options.picker_http), PickerCensus(options.picker_http)
     sessions = PickerSessions(options.picker_http, token=_token(config, options.file))
     audit, drains = Audit(state, time.time), Drains(membership, census, state, time.time)
-    audit.restore(saved.audit)
-    drains.restore(saved.drains)
+    keeping = Keeping(drains, registrations, sources, proving, audit, lambda: membership.role() is not Role.FOLLOWING)
+    peer = _peer(shared, membership, keeping, lambda: feed.version, watch.begun.is_set) if shared else None
+    collector = ControlCollector(watch, sources, telling, feed, ads, peer)
+    if peer is None:
+        keeping.restore(saved)
 
     def waiting() -> tuple[str, ...]:
         probed, told = watch.begun.is_set(), telling.done.is_set()
         return (() if probed else ("the first round of probes",)) + (() if told else ("the first rollout",))
 
+    async def work() -> None:
+        if peer is not None:
+            await peer.begin(lambda: _last_fleet(options.state))
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(telling.run())
+            tasks.create_task(drains.run())
+            tasks.create_task(sources.run())
+            tasks.create_task(registrations.run())
+            tasks.create_task(warn_of_pins_apart(lambda: len(ads.streams), lambda: membership.view.config))
+            tasks.create_task(watch.run(_unmoved(config, telling.aim)))
+            if peer is not None:
+                tasks.create_task(peer.run())
+
     members = membership, drains, census, registrations, sources, audit
-    parts = Parts(*members, ads, feed, registry(collector), pickers, sessions, waiting, watch.templates.progress)
+    parts = Parts(*members, ads, feed, registry(collector), pickers, sessions, waiting, watch.templates.progress, peer)
     http = HttpServer(create_app(parts))
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(state.close)
@@ -109,20 +129,35 @@ async def run(config: Config, options: Options, resources: Resources) -> None:
         await stack.enter_async_context(sessions)
         tasks = await stack.enter_async_context(asyncio.TaskGroup())
         tasks.create_task(http.serve([listener]))
-        followers = [
-            tasks.create_task(telling.run()),
-            tasks.create_task(drains.run()),
-            tasks.create_task(sources.run()),
-            tasks.create_task(registrations.run()),
-            tasks.create_task(warn_of_pins_apart(lambda: len(ads.streams), lambda: membership.view.config)),
-            tasks.create_task(watch.run(_unmoved(config, telling.aim))),
-        ]
+        working = tasks.create_task(work())
         await ended.wait()
-        for follower in followers:
-            follower.cancel()
+        working.cancel()
+        if peer is not None:
+            await peer.leave()
         feed.close()
         http.should_exit = True
         await ads.stop(ADS_GRACE_S)
+
+
+def _peer(
+    shared: joining.Shared,
+    membership: Membership,
+    keeping: Keeping,
+    serving: Callable[[], str],
+    settled: Callable[[], bool],
+) -> Peer:
+    knowledge = Knowledge(keeping.take_over, keeping.known, serving, settled)
+    peer = Peer(shared.name, shared.lease, shared.state, membership, knowledge, time.monotonic)
+    membership.role = lambda: peer.role
+    return peer
+
+
+def _last_fleet(state: Path | None) -> Fleet | None:
+    """What was told last, where it can be read."""
+    try:
+        return decode((state / FLEET_FILE).read_bytes()) if state is not None else None
+    except (OSError, msgspec.MsgspecError):
+        return None
 
 
 def _token(config: Config, file: Path) -> str | None:
@@ -162,7 +197,7 @@ def _last_good(options: Options, resources: Resources) -> LastGoodFiles | None:
 
     def make(config: Config, fleet: Fleet) -> Mapping[str, bytes]:
         boot = resources.boot_files(config, fleet, options.wiring, str(files.directory))
-        return {**boot, "fleet.json": encode(fleet)}
+        return {**boot, FLEET_FILE: encode(fleet)}
 
     return LastGoodFiles(make, files.write)
 

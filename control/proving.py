@@ -66,6 +66,10 @@ class Proving:
         """What an earlier process knew: the epoch that was proved, by replica."""
         self._known = {place: _Known(proved=True, epoch=epoch) for place, epoch in proved.items()}
 
+    @property
+    def proved(self) -> dict[Place, int]:
+        return {place: known.epoch for place, known in self._known.items() if known.proved and known.epoch}
+
     def failed(self, place: Place) -> None:
         """Its probe failed: it may be another process when it is back."""
         if (known := self._known.get(place)) is not None:

@@ -7,12 +7,14 @@ not the engines. Without a TTL a registration stays until it is taken back.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from homing.control.latest import Latest
+from homing.control.leadership.standing import Role
 from homing.control.membership import Membership
 from homing.core.fleet import Replica, State
 from homing.core.placement.load import Place
@@ -50,6 +52,10 @@ class Store(Protocol):
 
     async def remove_registration(self, place: Place) -> None: ...
 
+    async def note_heard(self, place: Place, ttl_s: float) -> None: ...
+
+    async def heard(self, places: Sequence[Place]) -> frozenset[Place]: ...
+
 
 class Registrations:
     """Owns them, and reports them to the membership. On the loop's thread only."""
@@ -68,10 +74,16 @@ class Registrations:
     def get(self, place: Place) -> Registration | None:
         return self._all.value.get(place)
 
+    @property
+    def all(self) -> tuple[Registration, ...]:
+        return tuple(self._all.value.values())
+
     def restore(self, registrations: Iterable[Registration]) -> None:
-        """What an earlier process knew; each has its whole TTL to be heard of again."""
-        self._set({registration.place: registration for registration in registrations})
-        self._heard = dict.fromkeys(self._all.value, self._clock())
+        """What an earlier process knew, or another one; one that is new here has its whole TTL to be heard of."""
+        before, now = self._all.value, self._clock()
+        found = {registration.place: registration for registration in registrations}
+        self._heard = {p: self._heard[p] if before.get(p) == r else now for p, r in found.items()}
+        self._set(found)
 
     async def put(self, registration: Registration) -> bool:
         """Registers, or notes that it is still there. Whether anything is new. Raises TooManyError."""
@@ -82,6 +94,9 @@ class Registrations:
                 raise TooManyError
             await self._store.put_registration(registration)
         self._heard[place] = self._clock()
+        if registration.ttl_s is not None:
+            with contextlib.suppress(OSError):  # nobody leaves while what was heard elsewhere is not known
+                await self._store.note_heard(place, registration.ttl_s)
         if new:
             self._set({**self._all.value, place: registration})
             log.info("replica %s of pool %s registered at %s", place[1], place[0], registration.address)
@@ -101,12 +116,17 @@ class Registrations:
         """Until cancelled: who is overdue and unwell leaves."""
         while True:
             await asyncio.sleep(self._check_s)
-            for place in self._overdue():
-                if not self._answers(place):
-                    try:
-                        await self.remove(place)
-                    except OSError as error:
-                        log.error("a registration that is over cannot be removed: %s", error)
+            if self._membership.role() is Role.LEADING:
+                await self._let_go(self._overdue())
+
+    async def _let_go(self, overdue: Sequence[Place]) -> None:
+        try:
+            heard = await self._store.heard(overdue)
+            for place in overdue:
+                if place not in heard and not self._answers(place):
+                    await self.remove(place)
+        except OSError as error:
+            log.error("a registration that is over cannot be removed: %s", error)
 
     def _overdue(self) -> list[Place]:
         now = self._clock()

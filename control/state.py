@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import sqlite3
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -101,6 +101,11 @@ class State:
         row = (*drain.place, msgspec.json.encode(drain))
         await self._write("INSERT OR REPLACE INTO drains VALUES (?, ?, ?)", row)
 
+    async def end_drain(self, before: Drain, ended: Drain) -> bool:
+        """True: nobody else writes here."""
+        await self.put_drain(ended)
+        return True
+
     async def remove_drain(self, place: Place) -> None:
         await self._write("DELETE FROM drains WHERE pool = ? AND replica = ?", place)
 
@@ -110,6 +115,13 @@ class State:
 
     async def remove_registration(self, place: Place) -> None:
         await self._write("DELETE FROM registrations WHERE pool = ? AND replica = ?", place)
+
+    async def note_heard(self, place: Place, ttl_s: float) -> None:
+        """What was heard here is known here."""
+
+    async def heard(self, places: Sequence[Place]) -> frozenset[Place]:
+        """Nobody is heard of elsewhere."""
+        return frozenset()
 
     async def put_found(self, key: Key, found: tuple[Found, ...]) -> None:
         row = (*key, msgspec.json.encode(LastFound(key, found)))

@@ -6,6 +6,7 @@ Never on the hot path. A picker with a control service looks after itself while 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -15,7 +16,9 @@ import msgspec
 
 from homing.core.fleet import Fleet, decode
 
-POLL_TIMEOUT_S = 30.0  # control answers after 15 s at the latest
+WAIT_S = 15.0  # control answers a poll after so long at the latest
+WAIT_OF_SEVERAL_S = 3.0  # one that is frozen, not dead, is to be left for another soon
+LATE_S = 3.0
 RETRY_S = 0.5
 AWAY_S = 3.0
 """Without control for longer than this, a picker probes the replicas itself."""
@@ -24,10 +27,12 @@ log = logging.getLogger(__name__)
 
 
 class Feed:
-    """`GET /api/feed?picker=NAME&have=VERSION` again and again. `adopt` gets each new fleet."""
+    """`GET /api/feed?picker=NAME&have=VERSION` again and again. `adopt` gets each new fleet. `control`: a URL, or
+    several with commas between: the next is asked when one does not answer."""
 
     def __init__(self, control: str, name: str, adopt: Callable[[Fleet], None]) -> None:
-        self._url = control.rstrip("/") + "/api/feed"
+        self._urls = tuple(url.rstrip("/") + "/api/feed" for url in control.split(","))
+        self._wait_s = WAIT_S if len(self._urls) == 1 else WAIT_OF_SEVERAL_S
         self._name = name
         self._adopt = adopt
         self._have = ""
@@ -38,17 +43,33 @@ class Feed:
 
     async def run(self) -> None:
         """Until cancelled."""
-        async with httpx.AsyncClient(timeout=httpx.Timeout(POLL_TIMEOUT_S, connect=2.0), trust_env=False) as client:
+        async with httpx.AsyncClient(
+            timeout=httpx.Timeout(self._wait_s + LATE_S, connect=2.0), trust_env=False
+        ) as client:
             while True:
                 try:
                     await self._poll(client)
                     self._note(connected=True)
                 except (httpx.HTTPError, msgspec.DecodeError) as error:
+                    if await self._next_answers(client):
+                        continue
                     self._note(connected=False, why=type(error).__name__)
                     await asyncio.sleep(RETRY_S)
 
-    async def _poll(self, client: httpx.AsyncClient) -> None:
-        response = await client.get(self._url, params={"picker": self._name, "have": self._have})
+    async def _next_answers(self, client: httpx.AsyncClient) -> bool:
+        """Whether another control service answers; from then on it is the one that is asked."""
+        for _ in range(len(self._urls) - 1):
+            self._urls = (*self._urls[1:], self._urls[0])
+            with contextlib.suppress(httpx.HTTPError, msgspec.DecodeError):
+                await self._poll(client, wait_s=0)
+                log.info("control is at %s now", self._urls[0])
+                self._note(connected=True)
+                return True
+        return False
+
+    async def _poll(self, client: httpx.AsyncClient, wait_s: float | None = None) -> None:
+        wait = self._wait_s if wait_s is None else wait_s
+        response = await client.get(self._urls[0], params={"picker": self._name, "have": self._have, "wait_s": wait})
         response.raise_for_status()
         if response.status_code == 200:
             fleet = decode(response.content)

@@ -30,7 +30,8 @@ MAX_KEPT = 200
 
 
 class TemplatePrompts:
-    """`control`: its URL, if there is one; `file`: the configuration, for paths relative to it.
+    """`control`: its URL, or several with commas between, if there is one; `file`: the configuration, for paths
+    relative to it.
 
     An asynchronous context manager.
     """
@@ -96,11 +97,11 @@ class TemplatePrompts:
         return progress.found.text if progress and progress.found else None
 
     async def _told(self, pool_id: str) -> ChatTemplate | None:
-        if self._control is None:
-            return None
-        try:
-            answer = await self._client.get(f"{self._control.rstrip('/')}/api/templates/{pool_id}")
-            answer.raise_for_status()
-            return msgspec.json.decode(answer.content, type=ChatTemplate)
-        except (httpx.HTTPError, msgspec.DecodeError, UnicodeDecodeError):
-            return None
+        for control in self._control.split(",") if self._control else ():
+            try:
+                answer = await self._client.get(f"{control.rstrip('/')}/api/templates/{pool_id}")
+                answer.raise_for_status()
+                return msgspec.json.decode(answer.content, type=ChatTemplate)
+            except (httpx.HTTPError, msgspec.DecodeError, UnicodeDecodeError):
+                continue
+        return None

@@ -78,6 +78,19 @@ class Sources:
             if key in self._good:
                 self._report(key, self._good[key])
 
+    @property
+    def good(self) -> Mapping[Key, tuple[Found, ...]]:
+        """The last good set of each."""
+        return self._good
+
+    def restore_failing(self, good: Mapping[Key, tuple[Found, ...]]) -> None:
+        """What another process found, of the sources that do not answer here."""
+        for key in wanted(self._membership.view.config).keys() & good.keys():
+            health = self.health.get(key, Health())
+            if (health.error or not health.answered) and self._good.get(key) != good[key]:
+                self._good[key] = good[key]
+                self._report(key, good[key])
+
     async def first_answers(self) -> None:
         """Returns when every source has answered, now or to an earlier process, or has had its time."""
         try:

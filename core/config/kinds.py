@@ -164,6 +164,27 @@ class PinStore:
 
 
 @dataclass(frozen=True, slots=True)
+class StateStore:
+    """Where control services keep what they know. A cluster is none: what must change together is in several keys."""
+
+    allowed: str = (
+        "local, or the URL of a Redis without a password (redis://, rediss://, unix://, redis+sentinel://,"
+        " rediss+sentinel://), or env:NAME or file:PATH where the URL stands"
+    )
+
+    def __call__(self, value: object) -> str | SecretRef:
+        if value == "local":
+            return "local"
+        try:
+            store = PinStore()(value)
+        except ValueError:
+            raise NotShownError(self.allowed) from None
+        if isinstance(store, str) and (store == "memory" or "+cluster:" in store):
+            raise ValueError(self.allowed)
+        return store
+
+
+@dataclass(frozen=True, slots=True)
 class FieldName:
     """The name of a request header that says the same thing over a whole session; made lower case."""
 

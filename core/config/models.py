@@ -21,6 +21,7 @@ from homing.core.config.context import (
     RepairConfig,
     TemplateConfig,
 )
+from homing.core.config.control import ControlConfig
 from homing.core.config.discovery import Discovery
 from homing.core.config.issued import Cookie, Signed
 from homing.core.config.keys import Keys
@@ -226,6 +227,7 @@ class _TopKeys(Keys):
     tenants: Tenants | None = None
     auto: Auto | None = None
     health: HealthCheck = Field(default_factory=HealthCheck)
+    control: ControlConfig = Field(default_factory=ControlConfig)
 
 
 class FileSection(_TopKeys):
@@ -245,6 +247,7 @@ class FileSection(_TopKeys):
             tenants=self.tenants,
             auto=self.auto,
             health=self.health,
+            control=self.control,
         )
 
     def _pool(self, pool_id: str, section: PoolSection) -> PoolConfig:

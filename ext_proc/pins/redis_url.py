@@ -89,6 +89,15 @@ def client(url: str) -> Client:
         raise RedisUrlError("not a URL of a Redis") from None
 
 
+def server(url: str) -> Redis:
+    """For who needs transactions: one server, or whoever the sentinels say is the master. Raises RedisUrlError, also
+    for a cluster."""
+    made = client(url)
+    if not isinstance(made, _One):
+        raise RedisUrlError("a cluster")
+    return made.redis
+
+
 def _several(url: re.Match[str]) -> Client:
     """The user and the options of the URL are those of every server."""
     first, *_ = texts = url["hosts"].split(",")

@@ -40,6 +40,14 @@ class FakeControl:
             ],
         }
         self.streams = [{"node": "edge", "envoy_version": "1.40.0", "answer": "acked"}]
+        self.control = {
+            "name": "",
+            "role": "leading",
+            "state": "local",
+            "trouble": "",
+            "same_file": True,
+            "members": [],
+        }
         self.drains = []  # the answers of GET /api/drains, one after the other; the last one stays
         self.posted = []
         self.refusal = None
@@ -53,6 +61,8 @@ class FakeControl:
         if path == "/api/drains":
             drains = self.drains.pop(0) if len(self.drains) > 1 else self.drains[0] if self.drains else []
             return 200, {"drains": drains}
+        if path == "/api/control":
+            return 200, self.control
         return 200, self.fleet if path == "/api/fleet" else {"snapshot": "v", "streams": self.streams}
 
 
@@ -111,6 +121,22 @@ def test_status_says_that_a_change_is_on_its_way_and_that_no_envoy_is_there(cont
     assert homing("status").output.splitlines() == [
         "no Envoy is connected",
         "a change is on its way: the pickers do not have it yet",
+    ]
+
+
+def test_status_says_who_of_several_control_services_leads_and_that_their_files_differ(control, homing):
+    control.streams, control.fleet = [], control.fleet | {"pools": []}
+    members = [{"name": "one", "role": "leading"}, {"name": "two", "role": "following"}]
+    control.control |= {"name": "two", "role": "following", "state": "shared", "members": members}
+    assert homing("status").output.splitlines()[1:] == ["control one leads, 2 are there"]
+    control.control |= {"same_file": False, "members": members[1:]}
+    assert homing("status").output.splitlines()[1:] == [
+        "control nobody leads, 1 are there",
+        "their files have different replicas: the leader's counts",
+    ]
+    control.control |= {"role": "alone", "trouble": "refused"}
+    assert homing("status").output.splitlines()[1:] == [
+        "control two decides alone: the store is away (refused)",
     ]
 
 

@@ -4,6 +4,7 @@ import pytest
 
 from homing.control.census import Left
 from homing.control.drains import FORGOTTEN_AFTER_S, Drain, Drains
+from homing.control.leadership.standing import Role
 from homing.control.membership import Membership
 from homing.core.config import parse
 from homing.core.fleet import HealthChanged, State
@@ -15,11 +16,20 @@ class MemoryStore:
     def __init__(self):
         self.drains = {}
         self.broken = False
+        self.changed_by_another = set()
 
     async def put_drain(self, drain):
         if self.broken:
             raise OSError("disk full")
         self.drains[drain.place] = drain
+
+    async def end_drain(self, before, ended):
+        if self.broken:
+            raise OSError("disk full")
+        if before.place in self.changed_by_another:
+            return False
+        self.drains[ended.place] = ended
+        return True
 
     async def remove_drain(self, place):
         self.drains.pop(place, None)
@@ -150,3 +160,23 @@ async def test_drains_of_replicas_that_nobody_reports_any_more_are_forgotten(set
 async def test_nobody_is_asked_while_nobody_drains(setup):
     await asyncio.sleep(0.05)
     assert setup.pickers.asked == 0
+
+
+async def test_a_drain_that_another_control_service_took_back_is_not_ended(setup, until):
+    setup.store.changed_by_another.add(A)
+    await setup.drains.drain(A, 60)
+    setup.pickers.left[A] = Left(0, 0, certain=True)
+    asked = setup.pickers.asked
+    await until(lambda: setup.pickers.asked > asked + 2)
+    assert setup.drains.get(A).ended_s is None
+    setup.store.changed_by_another.clear()
+    assert (await setup.drains.wait(A, 5)).why == "idle"
+
+
+async def test_who_follows_ends_no_drain_and_shows_what_is_left(setup, until):
+    setup.membership.role = lambda: Role.FOLLOWING
+    await setup.drains.drain(A, 0)
+    await until(lambda: A in setup.drains.left)
+    assert setup.drains.get(A).ended_s is None
+    setup.membership.role = lambda: Role.LEADING
+    assert (await setup.drains.wait(A, 5)).why == "deadline"

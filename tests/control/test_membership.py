@@ -1,6 +1,7 @@
-from homing.control.membership import Membership
+from homing.control.leadership.standing import Role
+from homing.control.membership import CONTROL, Membership
 from homing.core.config import parse
-from homing.core.fleet import AddressResolved, Fleet, HealthChanged, Pool, Replica, State
+from homing.core.fleet import AddressResolved, Fleet, HealthChanged, LengthTold, Pool, Replica, State
 
 
 def config(*replicas, more=""):
@@ -137,3 +138,46 @@ def test_a_process_that_goes_on_alone_keeps_drains_discoveries_and_addresses():
 def test_a_process_that_never_heard_of_a_fleet_begins_with_the_file():
     membership = Membership.following(config(("a", "10.0.0.1:80")), Fleet())
     assert (ids(membership), state(membership, "a")) == (["a"], State.JOINING)
+
+
+def test_who_follows_serves_what_the_leader_says_and_nothing_else():
+    membership = Membership(config(("a", "10.0.0.1:80")), ("api",))
+    membership.role = lambda: Role.FOLLOWING
+    leaders = Fleet((Pool("p", "m", replicas=(Replica("b", "10.0.0.2:80"),)), Pool("unknown-here", "n")))
+    membership.adopt(leaders)
+    assert not membership.apply(HealthChanged("p", "b", False))
+    membership.report("api", "p", (Replica("c", "10.0.0.3:80"),))
+    membership.set_drains(frozenset({("p", "b")}), frozenset())
+    membership.configure(config(("a", "10.0.0.1:80"), more="expose_decisions: true\n"))
+    assert membership.view.fleet == Fleet(leaders.pools[:1])
+    assert membership.view.config.expose_decisions
+
+
+def test_who_begins_to_decide_begins_with_what_it_served():
+    membership = Membership(config(("a", "10.0.0.1:80"), ("b", "vllm.internal:80")), ("api",))
+    membership.role = lambda: Role.FOLLOWING
+    served = Pool("p", "p", replicas=(Replica("a", "10.0.0.1:80"), Replica("b", "10.0.0.7:80", epoch=7)))
+    membership.adopt(Fleet((served,)))
+    membership.apply(LengthTold("p", 4096))  # found out here too, and said once
+    membership.report("api", "p", (Replica("c", "10.0.0.3:80", state=State.JOINING, healthy=False),))
+    serial = membership.views.serial
+    membership.role = lambda: Role.LEADING
+    membership.decide()
+    a, b, c = membership.view.fleet.pools[0].replicas
+    assert (a.state, a.healthy, b.address, b.epoch, c.state) == (State.READY, True, "10.0.0.7:80", 7, State.JOINING)
+    assert membership.view.fleet.pools[0].max_model_len == 4096
+    assert membership.views.serial > serial
+
+
+def test_who_is_alone_without_a_word_of_the_others_goes_on_with_what_it_told_last():
+    membership = Membership(config(("a", "10.0.0.1:80"), ("b", "10.0.0.2:80")), ("api", CONTROL))
+    membership.adopt(Fleet())
+    membership.role = lambda: Role.ALONE
+    membership.decide()
+    registered = Replica("x", "10.0.0.9:80")
+    membership.go_on(Fleet((Pool("p", "p", replicas=(Replica("a", "10.0.0.1:80"), registered)),)))
+    assert [r.id for r in membership.view.fleet.pools[0].replicas] == ["a", "x"]  # b was drained away
+    membership.role = lambda: Role.LEADING
+    membership.decide()
+    membership.set_drains(frozenset(), frozenset())
+    assert [r.id for r in membership.view.fleet.pools[0].replicas] == ["a", "b"]

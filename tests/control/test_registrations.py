@@ -1,3 +1,5 @@
+import asyncio
+
 import pytest
 
 from homing.control.membership import Membership
@@ -14,6 +16,7 @@ class MemoryStore:
     def __init__(self):
         self.kept = {}
         self.writes = 0
+        self.noted, self.elsewhere, self.away = [], set(), False
 
     async def put_registration(self, registration):
         self.writes += 1
@@ -21,6 +24,16 @@ class MemoryStore:
 
     async def remove_registration(self, place):
         del self.kept[place]
+
+    async def note_heard(self, place, ttl_s):
+        self.noted.append((place, ttl_s))
+        if self.away:
+            raise OSError("away")
+
+    async def heard(self, places):
+        if self.away:
+            raise OSError("away")
+        return self.elsewhere & set(places)
 
 
 class Setup:
@@ -96,3 +109,35 @@ async def test_the_file_wins(setup):
     assert setup.membership.view.fleet.pools[0].replica("a").address == "10.0.0.1:80"
     (difference,) = setup.membership.differences
     assert (difference.believed, difference.source) == ("file", "api")
+
+
+async def test_one_that_is_heard_of_by_another_control_service_stays(setup, until):
+    await setup.registrations.put(X)
+    assert setup.store.noted == [(PLACE, 10.0)]
+    setup.store.elsewhere = {PLACE}
+    setup.now = 100.0
+    await asyncio.sleep(0.05)
+    assert setup.ids == ["a", "x"]
+    setup.store.elsewhere = set()
+    await until(lambda: setup.ids == ["a"])
+
+
+async def test_nobody_leaves_while_it_is_not_known_what_others_heard(setup, until):
+    setup.store.away = True
+    await setup.registrations.put(X)
+    setup.now = 100.0
+    await asyncio.sleep(0.05)
+    assert setup.ids == ["a", "x"]
+    setup.store.away = False
+    await until(lambda: setup.ids == ["a"])
+
+
+async def test_what_another_control_service_wrote_is_taken_over_and_what_was_heard_here_counts_on(setup):
+    await setup.registrations.put(X)
+    setup.now = 9.0
+    setup.registrations.restore((X, FOR_EVER))
+    assert setup.ids == ["a", "x", "y"]
+    setup.now = 10.1
+    assert setup.registrations._overdue() == [PLACE]
+    setup.registrations.restore((FOR_EVER,))
+    assert setup.ids == ["a", "y"]

@@ -43,6 +43,8 @@ WORDS = {
     "sessions": "its keys' defaults",
     "auto": "absent",
     "health": "its keys' defaults",
+    "control": "its keys' defaults",
+    "control.xds": "none",
     "pools.<id>.placement": "its keys' defaults",
     "tenants": "absent",
     "sessions.secret": "absent",

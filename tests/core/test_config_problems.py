@@ -27,7 +27,7 @@ REPLICA_ID = "a letter or digit, then up to 127 of A-Z a-z 0-9 . _ : -"
 MODEL_NAME = "1 to 256 printable ASCII characters, without blanks, double quotes or backslashes"
 PATH = 'a path that begins with /, up to 256 printable ASCII characters, no " # or blank'
 POOL_KEYS = ", ".join(PoolSection.model_fields)
-TOP_KEYS = "listen, admin, xds, api, expose_decisions, sessions, tenants, auto, health, pools"
+TOP_KEYS = "listen, admin, xds, api, expose_decisions, sessions, tenants, auto, health, control, pools"
 
 
 def problems(text: str | bytes) -> tuple[Problem, ...]:

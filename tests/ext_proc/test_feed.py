@@ -121,3 +121,39 @@ async def test_without_control_from_the_start_the_picker_watches_itself() -> Non
     async with running(follow(Feed("http://127.0.0.1:1", "picker-0", lambda _: None), watch)):
         async with asyncio.timeout(5):
             await watching.wait()
+
+
+@pytest.fixture
+async def other():
+    control = Control()
+    server = await asyncio.start_server(control.serve, "127.0.0.1", 0)
+    control.port = server.sockets[0].getsockname()[1]
+    yield control
+    control.tell(down=True)
+    server.close()
+
+
+async def test_of_several_control_services_the_next_is_asked_when_one_is_gone(control: Control, other: Control) -> None:
+    adopted: list[Fleet] = []
+    feed = Feed(f"http://127.0.0.1:{control.port},http://127.0.0.1:{other.port}", "picker-0", adopted.append)
+    async with running(feed.run()):
+        await until(lambda: adopted == [FIRST] and len(control.polls) == 2)
+        assert other.polls == []
+        other.fleet = SECOND
+        control.tell(down=True)
+        await until(lambda: adopted == [FIRST, SECOND])
+        assert feed.connected
+        other.tell(FIRST)
+        await until(lambda: adopted == [FIRST, SECOND, FIRST])
+
+
+async def test_of_several_control_services_one_that_is_frozen_is_left(
+    control: Control, other: Control, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(feed_module, "WAIT_OF_SEVERAL_S", 0.1)
+    monkeypatch.setattr(feed_module, "LATE_S", 0.1)
+    feed = Feed(f"http://127.0.0.1:{control.port},http://127.0.0.1:{other.port}", "picker-0", lambda _: None)
+    async with running(feed.run()):
+        await until(lambda: len(control.polls) == 2)  # the second is never answered
+        await until(lambda: len(other.polls) > 0)
+        assert other.polls[0] == ("picker-0", FIRST.version)
