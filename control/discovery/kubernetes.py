@@ -1,7 +1,8 @@
-"""The ready endpoints of a Kubernetes service: EndpointSlices, listed once, then watched from that version on.
+"""The serving endpoints of a Kubernetes service: EndpointSlices, listed once, then watched from that version on.
 
-A pod's name is the replica's id. An endpoint that terminates is no longer ready, and leaves; `preStop` with a drain
-(docs/api.md) lets its sessions go first. Source: kubernetes.io, API concepts, "Efficient detection of changes".
+A pod's name is the replica's id. A pod that terminates is not ready from that moment on, but it serves while its preStop
+hook runs: it stays, so that the hook can drain it (docs/api.md), and leaves when it serves no more. Sources:
+kubernetes.io, API concepts, "Efficient detection of changes"; EndpointSlices, "Conditions".
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ class KubernetesSource:
     def _endpoints(self, each: EndpointSlice) -> Iterable[Found]:
         port = _port(each.ports or [], self._settings.port)
         for endpoint in each.endpoints or []:
-            if port is not None and _ready(endpoint) and endpoint.addresses:
+            if port is not None and _serves(endpoint) and endpoint.addresses:
                 address = str(Address(endpoint.addresses[0], port))
                 pod = endpoint.targetRef.name if endpoint.targetRef else None
                 yield Found(pod or f"{endpoint.addresses[0]}:{port}", address)
@@ -112,6 +113,9 @@ def _port(ports: Iterable[EndpointPort], wanted: str) -> int | None:
     return None
 
 
-def _ready(endpoint: Endpoint) -> bool:
-    """Absent means ready, says the API."""
-    return endpoint.conditions is None or endpoint.conditions.ready is not False
+def _serves(endpoint: Endpoint) -> bool:
+    """`serving` is `ready` without regard to termination. Absent means ready, says the API, and serving is as ready."""
+    conditions = endpoint.conditions
+    if conditions is None:
+        return True
+    return (conditions.ready if conditions.serving is None else conditions.serving) is not False

@@ -1,122 +1,29 @@
 """The real client (lightkube), against an HTTP server that lists and watches as the API's documentation says."""
 
 import asyncio
-import contextlib
-import json
-from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from kubernetes_api import api_server, endpoint, kubeconfig, slice_of
 
 from homing.control.discovery.kubernetes import KubernetesSource
 from homing.control.discovery.source import Found, SourceError
 from homing.core.config import Kubernetes
 
-PORTS = [{"name": "http", "port": 8000, "protocol": "TCP"}, {"name": "metrics", "port": 9090, "protocol": "TCP"}]
-
-
-def endpoint(pod, host, ready=True):
-    return {"addresses": [host], "conditions": {"ready": ready}, "targetRef": {"kind": "Pod", "name": pod}}
-
-
-def slice_of(name, version, *endpoints, ports=PORTS):
-    return {
-        "apiVersion": "discovery.k8s.io/v1",
-        "kind": "EndpointSlice",
-        "metadata": {"name": name, "namespace": "ai", "resourceVersion": str(version)},
-        "addressType": "IPv4",
-        "endpoints": list(endpoints),
-        "ports": ports,
-    }
-
-
-class ApiServer:
-    """Lists `slices` at `version`; watches get what is `push`ed after they came."""
-
-    def __init__(self):
-        self.slices = []
-        self.version = 10
-        self.lists = 0
-        self.watched_from = []
-        self.selectors = set()
-        self.watches = []
-        self.refusal = None
-
-    async def serve(self, reader, writer):
-        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
-            while True:
-                head = await reader.readuntil(b"\r\n\r\n")
-                url = urlsplit(head.split()[1].decode())
-                assert url.path == "/apis/discovery.k8s.io/v1/namespaces/ai/endpointslices"
-                query = {k: v for k, (v,) in parse_qs(url.query).items()}
-                assert b"\r\nauthorization: bearer secret\r\n" in head.lower()
-                self.selectors.add(query["labelSelector"])
-                if self.refusal is not None:
-                    self._answer(writer, self._status(self.refusal), self.refusal)
-                elif "watch" in query:
-                    self.watched_from.append(query["resourceVersion"])
-                    writer.write(
-                        b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n"
-                    )
-                    self.watches.append(writer)
-                else:
-                    self.lists += 1
-                    body = {"kind": "EndpointSliceList", "apiVersion": "discovery.k8s.io/v1", "items": self.slices}
-                    self._answer(writer, body | {"metadata": {"resourceVersion": str(self.version)}}, 200)
-                await writer.drain()
-
-    def push(self, kind, body):
-        line = json.dumps({"type": kind, "object": body}).encode() + b"\n"
-        self.watches[-1].write(b"%x\r\n%s\r\n" % (len(line), line))
-
-    def gone(self):
-        self.push("ERROR", self._status(410))
-
-    def end_watch(self):
-        self.watches[-1].write(b"0\r\n\r\n")
-
-    def _answer(self, writer, body, status):
-        data = json.dumps(body).encode()
-        head = b"HTTP/1.1 %d X\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % (status, len(data))
-        writer.write(head + data)
-
-    def _status(self, code):
-        reason = {410: "Expired", 403: "Forbidden"}[code]
-        return {
-            "kind": "Status",
-            "apiVersion": "v1",
-            "status": "Failure",
-            "code": code,
-            "reason": reason,
-            "message": reason,
-        }
-
 
 @pytest.fixture
 async def api():
-    made = ApiServer()
-    server = await asyncio.start_server(made.serve, "127.0.0.1", 0)
-    made.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    yield made
-    for watch in made.watches:
-        watch.transport.abort()
-    server.close()
+    async with api_server() as made:
+        yield made
+    assert {path for _, path in made.paths} <= {"/apis/discovery.k8s.io/v1/namespaces/ai/endpointslices"}
 
 
 @pytest.fixture
 def source(api, tmp_path):
     def made(port="http", url=""):
-        config = {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "clusters": [{"name": "c", "cluster": {"server": url or api.url}}],
-            "users": [{"name": "u", "user": {"token": "secret"}}],
-            "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
-            "current-context": "x",
-        }
-        (tmp_path / "kubeconfig").write_text(json.dumps(config))
+        file = tmp_path / "kubeconfig"
+        file.write_text(kubeconfig(url or api.url))
         named = {"port": port} if port else {}
-        path = str(tmp_path / "kubeconfig")
-        return KubernetesSource(Kubernetes(service="vllm", namespace="ai", kubeconfig=path, **named))
+        return KubernetesSource(Kubernetes(service="vllm", namespace="ai", kubeconfig=str(file), **named))
 
     return made
 
@@ -132,6 +39,19 @@ async def test_ready_endpoints_of_all_slices_by_the_pods_names(api, source, foll
         Found("vllm-2", "10.1.0.3:8000"),
     )
     assert api.selectors == {"kubernetes.io/service-name=vllm"}
+
+
+async def test_a_pod_that_terminates_stays_while_it_serves(api, source, follow):
+    api.slices = [
+        slice_of(
+            "s1",
+            5,
+            endpoint("vllm-0", "10.1.0.1", serving=True, terminating=False),
+            endpoint("vllm-1", "10.1.0.2", ready=False, serving=True, terminating=True),
+            endpoint("vllm-2", "10.1.0.3", ready=False, serving=False, terminating=True),
+        )
+    ]
+    assert await follow(source()).next() == (Found("vllm-0", "10.1.0.1:8000"), Found("vllm-1", "10.1.0.2:8000"))
 
 
 @pytest.mark.parametrize(("port", "found"), [("metrics", 9090), ("9090", 9090), ("", 8000)])
