@@ -13,7 +13,7 @@ VLLM_PYTHON := $(VLLM_VENV)/bin/python
 VLLM_READY := $(VLLM_VENV)/.ready
 endif
 
-.PHONY: demo test check lint types calibrate calibrate-check bench-gateway setup setup-dev lock clean
+.PHONY: demo test check lint types calibrate calibrate-check bench-gateway bench-routing setup setup-dev lock clean
 
 demo: setup
 	$(BIN)/homing up --demo
@@ -39,6 +39,12 @@ calibrate-check: calibrate
 # homing beside bare Envoy and two routers in Rust (about 4 minutes; the peers come from PyPI into build/).
 bench-gateway: setup-dev
 	$(BIN)/python -m bench.gateway $(BENCH_ARGS)
+
+# Where requests go, and what that is worth: the same peers before simulated replicas. By hours, so choose, such as
+# BENCH_ARGS="--workload chat --load 0.7"; what was measured stays in build/routing and is added to.
+bench-routing: setup-dev
+	$(BIN)/python -m bench.routing run $(BENCH_ARGS)
+	$(BIN)/python -m bench.routing report
 
 setup: $(VENV)/.ready
 setup-dev: $(VENV)/.ready-dev

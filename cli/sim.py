@@ -35,6 +35,7 @@ class CannotStartError(click.ClickException):
 @click.option("--preset", type=_PRESETS, help="Simulate this hardware; without, tokens are evenly paced.")
 @click.option("--speed", type=_FACTOR, default=1.0, help="2 is hardware twice as fast.")
 @click.option("--time-scale", type=_FACTOR, default=1.0, help="Simulated seconds in a real one.")
+@click.option("--stream-interval", type=_COUNT, default=1, help="Tokens in an event of a stream, after the first.")
 @click.option("--ttft-ms", type=_MS, help="Paced: time to a sequence's first token.  [default: 20]")
 @click.option("--itl-ms", type=_MS, help="Paced: time between its tokens.  [default: 5]")
 @click.option("--max-model-len", type=_COUNT, help="Prompt and output, in tokens.")
@@ -58,6 +59,7 @@ def command(
     preset: str | None,
     speed: float,
     time_scale: float,
+    stream_interval: int,
     ttft_ms: float | None,
     itl_ms: float | None,
     max_model_len: int | None,
@@ -106,6 +108,7 @@ def command(
         engine,
         seed,
         time_scale,
+        stream_interval,
         chat_template=chat_template.read() if chat_template else None,
         tokenizer=tokenizer,
         adds_bos=adds_bos,

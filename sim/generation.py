@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from homing.sim.detokenizer import TextStream
 from homing.sim.driver import Driver
@@ -39,6 +40,11 @@ class Choice:
         self.reported = False  # that it finished
         self._seen = sequence.prompt_tokens
 
+    def due(self, interval: int) -> bool:
+        """Whether there is something to say: an end, the first token, or `interval` tokens more."""
+        new = len(self.sequence.tokens) - self._seen
+        return self.sequence.finished or new >= (interval if self._seen > self.sequence.prompt_tokens else 1)
+
     def look(self) -> Delta | None:
         if self.reported:
             return None
@@ -57,8 +63,10 @@ class Choice:
 class Generation:
     """All choices of one request: `per_prompt` of them for its first prompt, then as many for the next."""
 
-    def __init__(self, driver: Driver, choices: Sequence[Choice], per_prompt: int = 1) -> None:
+    def __init__(self, driver: Driver, choices: Sequence[Choice], per_prompt: int = 1, interval: int = 1) -> None:
+        """`interval`: vLLM's `--stream-interval`, tokens between two deltas of a choice after its first."""
         self._driver = driver
+        self._interval = interval
         self._news = asyncio.Event()
         self.choices = choices
         self._firsts = choices[::per_prompt]
@@ -78,7 +86,11 @@ class Generation:
 
     def start(self) -> None:
         for choice in self.choices:
-            self._driver.submit(choice.sequence, self._news.set)
+            self._driver.submit(choice.sequence, partial(self._wake, choice))
+
+    def _wake(self, choice: Choice) -> None:
+        if choice.due(self._interval):
+            self._news.set()
 
     def abort(self) -> None:
         """End what still runs. Harmless when nothing does."""
@@ -92,7 +104,7 @@ class Generation:
             await self._news.wait()
             self._news.clear()
             for choice in open_choices:
-                delta = choice.look()
+                delta = choice.look() if choice.due(self._interval) else None
                 if delta is not None:
                     yield delta
             open_choices = [c for c in open_choices if not c.reported]

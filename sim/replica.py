@@ -49,6 +49,7 @@ class Replica:
     words: WordModel
     driver: Driver
     metrics: Metrics
+    stream_interval: int = 1
     conversations: Conversations = field(default_factory=Conversations)
     engine_sessions: dict[str, float] = field(default_factory=dict)
     """SageMaker's, with the wall-clock time when each ends."""
@@ -80,7 +81,7 @@ class Replica:
                 )
                 text = TextStream(self.tokenizer, stops)
                 choices.append(Choice(len(choices), sequence, text, words.guesses))
-        return Generation(self.driver, choices, request.choices)
+        return Generation(self.driver, choices, request.choices, self.stream_interval)
 
     def prompt_ids(self, values: Sequence[int], location: str = "body.prompt") -> TokenIds:
         """A prompt that came as ids. Raises RequestError for ids outside the vocabulary."""

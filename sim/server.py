@@ -21,6 +21,7 @@ from homing.sim.admin import build_admin
 from homing.sim.app import build_app
 from homing.sim.chat_template import ChatTemplate
 from homing.sim.driver import Driver
+from homing.sim.engine import Engine
 from homing.sim.engines import EngineOptions, OptionError, build_engine
 from homing.sim.faults import Faults, Faulty
 from homing.sim.kv_events import EventFormat, EventLog, KvEventsConfig
@@ -44,6 +45,7 @@ class Options:
     engine: EngineOptions
     seed: int = 0
     time_scale: float = 1.0
+    stream_interval: int = 1
     chat_template: str | None = None  # its text
     tokenizer: Path | None = None  # a tokenizer.json, or a model's directory
     adds_bos: bool = False
@@ -123,6 +125,7 @@ class Life:
             words=WordModel(tokenizer, options.seed),
             driver=self.driver,
             metrics=metrics,
+            stream_interval=options.stream_interval,
         )
         self.server = Server(Faulty(build_app(replica), faults, lambda client: self.server.transport(client)))
 
@@ -167,7 +170,12 @@ class Process:
 
     @property
     def slowdown(self) -> float:
-        return self._current.driver.engine.slowdown
+        return self.engine.slowdown
+
+    @property
+    def engine(self) -> Engine:
+        """This life's."""
+        return self._current.driver.engine
 
     def slow_down(self, factor: float) -> None:
         self._current.driver.engine.slowdown = factor

@@ -51,14 +51,15 @@ class Processes:
     directory: Path
     running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
-    def start(self, name: str, argv: Sequence[str], core: int) -> None:
+    def start(self, name: str, argv: Sequence[str], core: int | None = None) -> None:
+        """`core`: None lets the system choose."""
         with (self.directory / f"{name}.log").open("wb") as log:
             self.running[name] = subprocess.Popen(
                 argv,
                 stdout=log,
                 stderr=log,
                 stdin=subprocess.DEVNULL,
-                preexec_fn=lambda: os.sched_setaffinity(0, {core}),
+                preexec_fn=None if core is None else lambda: os.sched_setaffinity(0, {core}),
             )
 
     def end(self) -> None:

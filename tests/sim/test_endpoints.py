@@ -363,3 +363,17 @@ def test_the_openai_client_is_served(sim):
     with client.responses.stream(model="m", input="go on", previous_response_id=first.id) as events:
         assert [event.type for event in events][-1] == "response.completed"
     assert len(client.embeddings.create(model="m", input="hello").data[0].embedding) == 64
+
+
+# Streams
+
+
+def test_a_stream_interval_puts_so_many_tokens_into_an_event_after_the_first(start_sim):
+    sim = start_sim("--stream-interval", "8", "--ttft-ms", "1", "--itl-ms", "1")
+    asked = {"prompt": "once upon a time", "max_tokens": 21, "stream": True, "return_token_ids": True}
+    text = httpx.post(sim.url + "/v1/completions", json=asked, timeout=20).text
+    events = [json.loads(line[6:]) for line in text.splitlines() if line.startswith("data: {")]
+    sizes = [len(choice["token_ids"]) for event in events for choice in event["choices"]]
+    assert sum(sizes) == 21
+    assert sizes[0] < 8  # the first token waits for nobody
+    assert min(sizes[1:-1], default=8) >= 8
