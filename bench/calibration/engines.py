@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,7 +30,7 @@ _FLAGS = (
     "--max-num-seqs", "16", "--max-num-batched-tokens", "2048",
 )  # fmt: skip
 
-_VLLM_ENVIRONMENT = {
+VLLM_ENVIRONMENT = {
     "VLLM_CPU_KVCACHE_SPACE": "1",
     "VLLM_CPU_OMP_THREADS_BIND": "0",
     "VLLM_NO_USAGE_STATS": "1",
@@ -51,16 +51,33 @@ class Running:
     ready_s: float  # from start to the first good answer of /health
 
 
+def vllm_command(python: Path, model: ModelFolder, names: Sequence[str], port: int, kv_events_config: str) -> list[str]:
+    """A server of the environment that `python` belongs to, for `VLLM_ENVIRONMENT`."""
+    return [
+        str(python), "-m", "vllm.entrypoints.openai.api_server", "--model", str(model.path), "--load-format", "dummy",
+        "--served-model-name", *names, "--host", "127.0.0.1", "--port", str(port), "--enforce-eager",
+        "--enable-prompt-tokens-details", "--kv-events-config", kv_events_config, *_FLAGS,
+    ]  # fmt: skip
+
+
+def kv_events(endpoint: str, replay_endpoint: str) -> str:
+    """vLLM's `--kv-events-config`."""
+    return json.dumps(
+        {
+            "enable_kv_cache_events": True,
+            "publisher": "zmq",
+            "endpoint": endpoint,
+            "replay_endpoint": replay_endpoint,
+        }
+    )
+
+
 @contextlib.contextmanager
 def vllm(python: Path, model: ModelFolder, name: str, logs: Path) -> Iterator[Running]:
     """A real one, of the environment that `python` belongs to. Raises EngineError."""
     port, events, replay = _free_ports(3)
-    command = [
-        str(python), "-m", "vllm.entrypoints.openai.api_server", "--model", str(model.path), "--load-format", "dummy",
-        "--served-model-name", name, "--host", "127.0.0.1", "--port", str(port), "--enforce-eager",
-        "--enable-prompt-tokens-details", "--kv-events-config", _kv_events(events, replay), *_FLAGS,
-    ]  # fmt: skip
-    with _process(command, os.environ | _VLLM_ENVIRONMENT, logs / "vllm.log", f"http://127.0.0.1:{port}") as ready_s:
+    command = vllm_command(python, model, (name,), port, _on_ports(events, replay))
+    with _process(command, os.environ | VLLM_ENVIRONMENT, logs / "vllm.log", f"http://127.0.0.1:{port}") as ready_s:
         yield Running(f"http://127.0.0.1:{port}", events, replay, ready_s)
 
 
@@ -71,7 +88,7 @@ def sim(model: ModelFolder, name: str, logs: Path) -> Iterator[Running]:
     command = [
         sys.executable, "-m", "homing", "sim", "--listen", f"127.0.0.1:{port}", "--model", name,
         "--tokenizer", str(model.path), "--preset", "h100-llama-8b", "--speed", "4",
-        "--kv-events-config", _kv_events(events, replay), *_FLAGS,
+        "--kv-events-config", _on_ports(events, replay), *_FLAGS,
     ]  # fmt: skip
     with _process(command, dict(os.environ), logs / "sim.log", f"http://127.0.0.1:{port}") as ready_s:
         yield Running(f"http://127.0.0.1:{port}", events, replay, ready_s)
@@ -115,15 +132,8 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         os.killpg(process.pid, signal.SIGKILL)  # what it left behind
 
 
-def _kv_events(port: int, replay_port: int) -> str:
-    return json.dumps(
-        {
-            "enable_kv_cache_events": True,
-            "publisher": "zmq",
-            "endpoint": f"tcp://*:{port}",
-            "replay_endpoint": f"tcp://*:{replay_port}",
-        }
-    )
+def _on_ports(port: int, replay_port: int) -> str:
+    return kv_events(f"tcp://*:{port}", f"tcp://*:{replay_port}")
 
 
 def _free_ports(count: int) -> list[int]:
