@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from homing.cli.envoy_process import EnvoyStart
 from homing.cli.ports import Wanted
 from homing.cli.probes import Accepts, Answers, Asks, Every, reachable
 from homing.control.envoy_config import Source, Wiring, render_bootstrap
+from homing.control.envoy_tls import write_secret_files
 from homing.core.config import Config
 
 # -P: what lies in the user's working directory is not imported. Unbuffered: each line is seen when it is written.
@@ -34,6 +36,8 @@ class Installation:
     envoy_workers: int
     secret: str = field(repr=False)
     """What its pickers share; a secret of the file's goes before it."""
+    tls: ssl.SSLContext | None = None
+    """For the API, where it speaks TLS."""
 
     @property
     def state(self) -> Path:
@@ -49,7 +53,11 @@ class Installation:
         return f"unix:{self.run}/{name}-http.sock"
 
     def wiring(self) -> Wiring:
-        return Wiring(tuple(map(self.socket, self.picker_names())), self.socket(STANDBY))
+        return Wiring(tuple(map(self.socket, self.picker_names())), self.socket(STANDBY), str(self.sds))
+
+    @property
+    def sds(self) -> Path:
+        return self.run / "sds"
 
 
 CONTROL = "control"
@@ -67,6 +75,11 @@ def children(installation: Installation, say: Callable[[str], None]) -> tuple[Ch
         *(_picker(installation, name) for name in pickers),
         _envoy(installation, say),
     )
+
+
+def scheme(config: Config) -> str:
+    """Of the API."""
+    return "http" if config.tls.api is None else "https"
 
 
 def listeners(config: Config, simulated: tuple[SimulatedReplica, ...]) -> tuple[Wanted, ...]:
@@ -98,11 +111,12 @@ def _control(installation: Installation, after: tuple[str, ...]) -> Child:
         fixed(
             *PYTHON,
             *("control", "-c", str(installation.file), "--state-dir", str(installation.state)),
+            *("--sds", str(installation.sds)),
             *_each("--picker", map(installation.socket, pickers)),
             *("--standby", installation.socket(STANDBY)),
             *_each("--picker-http", (f"{name}={installation.http_socket(name)}" for name in (*pickers, STANDBY))),
         ),
-        Answers(str(installation.config.api), "/readyz"),
+        Answers(str(reachable(installation.config.api)), "/readyz", installation.tls),
         env=PYTHON_ENV,
         after=after,
     )
@@ -120,7 +134,7 @@ def _picker(installation: Installation, name: str) -> Child:
             *PYTHON,
             *("ext-proc", "-c", str(installation.file), "--name", name),
             *("--listen", installation.socket(name), "--http", installation.http_socket(name)),
-            *("--control", f"http://{installation.config.api}"),
+            *("--control", f"{scheme(installation.config)}://{reachable(installation.config.api)}"),
             *_each("--sibling", map(installation.http_socket, siblings)),
             *_each("--shard", map(installation.socket, installation.picker_names())),
         ),
@@ -133,6 +147,7 @@ def _envoy(installation: Installation, say: Callable[[str], None]) -> Child:
     config, wiring = installation.config, installation.wiring()
 
     def bootstrap(source: Source) -> str:
+        write_secret_files(config, installation.file, installation.sds)
         return render_bootstrap(config, config.fleet(), wiring, source)
 
     start = EnvoyStart(
@@ -140,7 +155,7 @@ def _envoy(installation: Installation, say: Callable[[str], None]) -> Child:
         run=installation.run,
         state=installation.state,
         workers=installation.envoy_workers,
-        control_ready=Answers(str(config.api), "/readyz"),
+        control_ready=Answers(str(reachable(config.api)), "/readyz", installation.tls),
         bootstrap=bootstrap,
         say=say,
     )

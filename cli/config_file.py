@@ -35,6 +35,18 @@ def config_option(command: Command) -> Command:
     return option(command)
 
 
+def sds_option(command: Command) -> Command:
+    """Adds `--sds DIR` as the parameter `sds`."""
+    option = click.option(
+        "--sds",
+        metavar="DIR",
+        default="/run/homing/sds",
+        show_default=True,
+        help="Where Envoy finds the files of `homing render sds`, where the file has tls.",
+    )
+    return option(command)
+
+
 def load(path: str) -> Config:
     """The configuration in the file `path`. Raises InvalidConfig, which click shows before it exits with 2."""
     from homing.core.config import ConfigError

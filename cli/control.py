@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from homing.cli.addresses import RefusedError, checked
-from homing.cli.config_file import config_option, load
+from homing.cli.config_file import config_option, load, sds_option
 
 
 @click.command()
@@ -19,8 +19,14 @@ from homing.cli.config_file import config_option, load
     help="Health and metrics of a picker, and its name. Repeatable.",
 )
 @click.option("--state-dir", metavar="DIR", help="For the files from which Envoy boots while this service is away.")
+@sds_option
 def command(
-    config_path: str, pickers: tuple[str, ...], standby: str | None, picker_http: tuple[str, ...], state_dir: str | None
+    config_path: str,
+    pickers: tuple[str, ...],
+    standby: str | None,
+    picker_http: tuple[str, ...],
+    state_dir: str | None,
+    sds: str,
 ) -> None:
     """Run the control service: membership, health, xDS for Envoy, the pickers' feed, the API.
 
@@ -46,7 +52,10 @@ def command(
     # gRPC's own word about each process that is started while it has threads; the renderer of templates needs none
     os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "false")
 
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # else a line for each handshake that fails
+
     from homing.control import resources
+    from homing.control.certificates import CertificateError
     from homing.control.envoy_config import Wiring
     from homing.control.process import Options, run
 
@@ -54,11 +63,11 @@ def command(
     for noisy in ("httpx", "uvicorn"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
     options = Options(
-        Path(config_path), Wiring(pickers, standby), named, Path(state_dir).absolute() if state_dir else None
+        Path(config_path), Wiring(pickers, standby, sds), named, Path(state_dir).absolute() if state_dir else None
     )
     try:
         uvloop.run(run(config, options, resources))
-    except OSError as error:
+    except (OSError, CertificateError) as error:
         raise RefusedError(str(error)) from None
 
 

@@ -7,7 +7,7 @@ import time
 
 import click
 
-from homing.cli.api_client import Api, api_options
+from homing.cli.api_client import Api, ApiPlace, api_options
 from homing.cli.console import ERASE_LINE
 from homing.cli.duration import duration, in_words
 from homing.cli.fleet_view import Drain, Drains, place
@@ -23,7 +23,7 @@ AWAY_S = 30.0
 @click.option("--wait", is_flag=True, help="Until the replica has left; shows sessions and streams left.")
 @click.option("--deadline", type=duration, default="15m", show_default=True, help="It leaves then at the latest.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def command(config_path: str, api: str | None, replica: str, wait: bool, deadline: float, as_json: bool) -> None:
+def command(config_path: str, api: ApiPlace, replica: str, wait: bool, deadline: float, as_json: bool) -> None:
     """Drain the replica ID (or POOL/ID).
 
     Sessions that live there go on there until they end or the deadline comes. Exit 0 when it drains, or has left.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 import msgspec
 
-from homing.cli.api_client import Api, api_options
+from homing.cli.api_client import Api, ApiPlace, api_options
 from homing.cli.config_file import load
 from homing.cli.duration import in_words
 
@@ -49,7 +49,7 @@ class Receipts(msgspec.Struct):
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(
-    config_path: str, api: str | None, session: str, model: str, tenant: str, data_plane: str | None, as_json: bool
+    config_path: str, api: ApiPlace, session: str, model: str, tenant: str, data_plane: str | None, as_json: bool
 ) -> None:
     """Say where a session's next turn would go if it came now, and why: the hash's owner, its home, what each replica
     would cost in tokens of prefill, by term. Changes nothing. Exit 1 where no picker answers.

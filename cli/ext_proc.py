@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import click
 
 from homing.cli.addresses import RefusedError, checked, datagrams
 from homing.cli.config_file import config_option, load
+
+if TYPE_CHECKING:
+    from homing.core.config import Config
 
 
 @click.command("ext-proc")
@@ -82,6 +85,7 @@ def command(
         checked(shard, "--shard")
     log_address = datagrams(nginx_log, "--nginx-log") if nginx_log else None
     config = load(config_path)
+    _guarded(listen, config)
 
     import logging
     import os
@@ -93,6 +97,7 @@ def command(
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "false")  # it starts processes that know nothing of gRPC
 
+    from homing.control.certificates import CertificateError
     from homing.control.secrets import SecretError
     from homing.ext_proc.pins.sharing import SharingError
     from homing.ext_proc.process import Options, run
@@ -105,9 +110,23 @@ def command(
     options = Options(Path(config_path), listen, http_address, control, name, transport, siblings, log_address, shards)
     try:
         uvloop.run(run(config, options))
-    except (SecretError, SharingError) as error:
+    except (CertificateError, SecretError, SharingError) as error:
         raise RefusedError(str(error)) from None
     except OSError as error:
         # with an errno it comes from the HTTP listener's system calls, which do not say for which address
         said = f"cannot listen on {http_address}: {os.strerror(error.errno)}" if error.errno else str(error)
         raise RefusedError(said) from None
+
+
+def _guarded(listen: str, config: Config) -> None:
+    """Raises RefusedError where others could reach the picker and none of them is asked who they are."""
+    from homing.core.config import Address
+
+    asks = config.tls.picker is not None and config.tls.picker.client_ca is not None
+    if listen.startswith("unix:") or asks or config.tls.trusted_network:
+        return
+    if not Address.parse(listen).is_loopback:
+        raise RefusedError(
+            f"--listen: {listen} is wider than loopback, and nobody who connects is asked who they are: give it"
+            " tls.picker with a client_ca in the file, or tls.trusted_network: true"
+        )

@@ -47,6 +47,8 @@ def command(
     from homing.control import nginx_config
     from homing.control.nginx_sync import Commands, Follower, NginxFiles, Synced
     from homing.control.reload import Reloader
+    from homing.control.tls import ProcessTls
+    from homing.control.trust import in_control
     from homing.core.config import Config
     from homing.core.fleet import Fleet
 
@@ -61,6 +63,7 @@ def command(
         return {f.file: nginx_config.render_fragment(f, config, fleet, how) for f in known}
 
     reloader = Reloader(Path(config_path), load(config_path), lambda _: changed())
+    known = ProcessTls(reloader.config.tls, Path(config_path))
     commands = Commands(shlex.split(test_command), shlex.split(reload_command))
     out.mkdir(parents=True, exist_ok=True)
     files = NginxFiles(out, lambda fleet: render(reloader.config, fleet), commands)
@@ -78,7 +81,8 @@ def command(
             if control is not None:
                 from homing.ext_proc.feed import Feed
 
-                tasks.create_task(Feed(control, name, follower.adopt).run())
+                trust = in_control(reloader.config, Path(config_path), known, control)
+                tasks.create_task(Feed(control, name, follower.adopt, trust).run())
 
     if once:
         synced = asyncio.run(files.apply(reloader.config.fleet()))

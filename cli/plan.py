@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from homing.cli.api_client import Api, api_options
+from homing.cli.api_client import Api, ApiPlace, api_options
 from homing.cli.config_file import load
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ PLACE = "[POOL/]ID"
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(
     config_path: str,
-    api: str | None,
+    api: ApiPlace,
     added: tuple[str, ...],
     removed: tuple[str, ...],
     drained: tuple[str, ...],

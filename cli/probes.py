@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ssl
 from dataclasses import dataclass
 
 import httpx
@@ -27,9 +28,10 @@ class Answers:
 
     address: str
     path: str
+    tls: ssl.SSLContext | None = None  # None: plain text
 
     async def __call__(self) -> bool:
-        answer = await get(self.address, self.path)
+        answer = await get(self.address, self.path, self.tls)
         return answer is not None and answer.status_code == httpx.codes.OK
 
 
@@ -78,14 +80,15 @@ class Asks:
         return asked.isdigit() and int(asked) >= ready
 
 
-async def get(address: str, path: str) -> httpx.Response | None:
+async def get(address: str, path: str, tls: ssl.SSLContext | None = None) -> httpx.Response | None:
     """One GET on a connection of its own; None without an answer. No proxy of the environment is asked."""
     socket = address.removeprefix("unix:")
     host = "localhost" if socket != address else address
-    # verify=False: nothing is encrypted here, and reading the certificates takes longer than the request
-    transport = httpx.AsyncHTTPTransport(uds=socket if socket != address else None, verify=False)
+    scheme = "http" if tls is None else "https"
+    # verify=False: nothing is encrypted then, and reading the certificates takes longer than the request
+    transport = httpx.AsyncHTTPTransport(uds=socket if socket != address else None, verify=tls or False)
     async with httpx.AsyncClient(transport=transport, trust_env=False, timeout=TIMEOUT_S) as client:
         try:
-            return await client.get(f"http://{host}{path}")
+            return await client.get(f"{scheme}://{host}{path}")
         except httpx.HTTPError:
             return None

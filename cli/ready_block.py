@@ -11,7 +11,8 @@ from homing.core.config import Config
 
 def ready_block(config: Config, seconds: float) -> str:
     """Several lines, without a newline at the end. `seconds`: how long the start took."""
-    chat = f"http://{reachable(config.listen)}/v1/chat/completions"
+    chat = f"{'http' if config.tls.listen is None else 'https'}://{reachable(config.listen)}/v1/chat/completions"
+    api = f"{'http' if config.tls.api is None else 'https'}://{reachable(config.api)}"
     model = config.pools[0].served_name
     first = {"role": "user", "content": "Hello, who are you?"}
     turns = [first, {"role": "assistant", "content": "Hello!"}, {"role": "user", "content": "Tell me more."}]
@@ -22,8 +23,8 @@ def ready_block(config: Config, seconds: float) -> str:
             "",
             f"  chat         {chat}",
             f"  models       {', '.join(models)}",
-            f"  API          http://{config.api}/docs",
-            f"  metrics      http://{config.api}/metrics",
+            f"  API          {api}/docs",
+            f"  metrics      {api}/metrics",
             f"  Envoy admin  http://{config.admin}/",
             "",
             "A first turn; the answer's x-session-id names the session:",

@@ -9,7 +9,7 @@ from typing import Protocol, TypeVar, Unpack
 import click
 
 from homing.cli.addresses import checked
-from homing.cli.config_file import config_option, load
+from homing.cli.config_file import config_option, load, sds_option
 from homing.cli.nginx_settings import NginxOptions, nginx_options, settings_of
 
 DEFAULT_PICKER = "unix:/run/homing/picker.sock"
@@ -37,15 +37,17 @@ def command() -> None:
 @click.option("--standby", metavar="ADDR", help="A picker that takes over when the others are gone.")
 @click.option("--ads", is_flag=True, help="All that changes comes from the control service (`xds`, or `control.xds`).")
 @click.option("--node", metavar="ID", default="homing-envoy", show_default=True, help="With --ads: who this Envoy is.")
+@sds_option
 def envoy(
     config_path: str,
     names: tuple[str, ...],
     all_fragments: bool,
     listing: bool,
     pickers: tuple[str, ...],
-    standby: str,
+    standby: str | None,
     ads: bool,
     node: str,
+    sds: str,
 ) -> None:
     """A complete configuration for Envoy, static or with --ads, or fragments of it."""
     from homing.control import envoy_config as envoy_configuration
@@ -53,7 +55,9 @@ def envoy(
     config = load(config_path)
     fleet = config.fleet()
     wiring = envoy_configuration.Wiring(
-        tuple(checked(picker, "--picker") for picker in pickers), checked(standby, "--standby") if standby else None
+        tuple(checked(picker, "--picker") for picker in pickers),
+        checked(standby, "--standby") if standby else None,
+        sds,
     )
     known = envoy_configuration.fragments(config, fleet)
     if listing:
@@ -64,6 +68,20 @@ def envoy(
     else:
         source = envoy_configuration.Source(ads=ads, node=node)
         click.echo(envoy_configuration.render_bootstrap(config, fleet, wiring, source), nl=False)
+
+
+@command.command("sds")
+@config_option
+@click.option(
+    "--out", metavar="DIR", required=True, type=click.Path(file_okay=False, path_type=Path), help="Where they are put."
+)
+def sds_files(config_path: str, out: Path) -> None:
+    """The files by which Envoy finds certificates and keys, one for each, and takes those that are replaced.
+
+    They hold paths, no secrets. Nothing is written where the file has no tls."""
+    from homing.control.envoy_tls import write_secret_files
+
+    write_secret_files(load(config_path), Path(config_path), out)
 
 
 @command.command("nginx")

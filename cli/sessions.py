@@ -7,7 +7,7 @@ from urllib.parse import quote
 import click
 import msgspec
 
-from homing.cli.api_client import Api, api_options
+from homing.cli.api_client import Api, ApiPlace, api_options
 from homing.cli.duration import in_words
 
 
@@ -35,7 +35,7 @@ class Sessions(msgspec.Struct):
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(
     config_path: str,
-    api: str | None,
+    api: ApiPlace,
     session: str | None,
     close: bool,
     tenant: str,

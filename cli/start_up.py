@@ -18,6 +18,8 @@ from homing.cli.envoy_process import default_workers
 from homing.cli.ready_block import ready_block
 from homing.cli.run_directory import run_directory
 from homing.cli.supervisor import Supervisor
+from homing.control.certificates import CertificateError
+from homing.control.tls import ProcessTls
 from homing.core.config import Config, ConfigError, parse
 
 DONE, FAILED, MISUSED = 0, 1, 2
@@ -69,6 +71,9 @@ def start_up(request: Request) -> int:
     console = Console(sys.stdout.fileno(), sys.stderr.fileno(), live=sys.stderr.isatty())
     try:
         return asyncio.run(_run(request, checked, console, began_s))
+    except CertificateError as error:
+        console.say(str(error))
+        return MISUSED
     except OSError as error:
         console.say(f"cannot make a directory for sockets: {error}")
         return FAILED
@@ -131,6 +136,7 @@ def _installation(request: Request, checked: Checked, run: Path) -> Installation
         envoy=checked.envoy,
         envoy_workers=request.workers or default_workers(),
         secret=secrets.token_hex(32),
+        tls=ProcessTls(checked.config.tls, file).client() if checked.config.tls.api is not None else None,
     )
     installation.state.mkdir()
     return installation

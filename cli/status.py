@@ -7,9 +7,13 @@ import time
 import click
 import msgspec
 
-from homing.cli.api_client import Api, api_options
+from homing.cli.api_client import Api, ApiPlace, api_options
 from homing.cli.drain import said
+from homing.cli.duration import in_words
 from homing.cli.fleet_view import Drain, Drains, Fleet, Pool
+
+SOON_S = 14 * 86_400.0
+"""A certificate that runs out within this time is spoken of."""
 
 
 class Stream(msgspec.Struct):
@@ -39,6 +43,12 @@ class Control(msgspec.Struct):
     members: list[Member]
 
 
+class Certificate(msgspec.Struct):
+    use: str
+    trouble: str
+    expires_s: float | None
+
+
 class Status(msgspec.Struct):
     """What `--json` prints."""
 
@@ -46,12 +56,13 @@ class Status(msgspec.Struct):
     drains: list[Drain]
     envoys: list[Stream]
     control: Control
+    certificates: list[Certificate]
 
 
 @click.command("status")
 @api_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def command(config_path: str, api: str | None, as_json: bool) -> None:
+def command(config_path: str, api: ApiPlace, as_json: bool) -> None:
     """Show pools, replicas, drains and the connected Envoys."""
     asked = Api.at(config_path, api)
     status = Status(
@@ -59,11 +70,12 @@ def command(config_path: str, api: str | None, as_json: bool) -> None:
         asked.call("GET", "/api/drains", Drains).drains,
         asked.call("GET", "/api/xds", Xds).streams,
         asked.call("GET", "/api/control", Control),
+        asked.call("GET", "/api/certificates", list[Certificate]),
     )
-    click.echo(msgspec.json.encode(status).decode() if as_json else in_words(status, time.time()))
+    click.echo(msgspec.json.encode(status).decode() if as_json else described(status, time.time()))
 
 
-def in_words(status: Status, now_s: float) -> str:
+def described(status: Status, now_s: float) -> str:
     lines: list[str] = []
     for pool in status.fleet.pools:
         serving = sum(r.healthy and r.state == "ready" for r in pool.replicas)
@@ -74,6 +86,7 @@ def in_words(status: Status, now_s: float) -> str:
     lines += [said(drain, now_s) for drain in status.drains]
     lines += [f"Envoy {s.node} {s.envoy_version}: {s.answer}" for s in status.envoys] or ["no Envoy is connected"]
     lines += of_control(status.control)
+    lines += [line for certificate in status.certificates if (line := _warned(certificate, now_s))]
     if status.fleet.told != status.fleet.version:
         lines.append("a change is on its way: the pickers do not have it yet")
     return "\n".join(lines)
@@ -90,6 +103,16 @@ def of_control(control: Control) -> list[str]:
     if not control.same_file:
         lines.append("their files have different replicas: the leader's counts")
     return lines
+
+
+def _warned(certificate: Certificate, now_s: float) -> str:
+    """Empty while there is nothing to do."""
+    if certificate.trouble:
+        return f"certificate ({certificate.use}): the one before stays: {certificate.trouble}"
+    left_s = (certificate.expires_s or float("inf")) - now_s
+    if left_s <= 0:
+        return f"certificate ({certificate.use}): has run out"
+    return f"certificate ({certificate.use}): runs out in {in_words(left_s)}" if left_s < SOON_S else ""
 
 
 def table(pool: Pool) -> list[str]:

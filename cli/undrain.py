@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 import msgspec
 
-from homing.cli.api_client import Api, api_options
+from homing.cli.api_client import Api, ApiPlace, api_options
 from homing.cli.fleet_view import place
 
 
@@ -16,7 +16,7 @@ class Undrained(msgspec.Struct):
 @click.command("undrain")
 @api_options
 @click.argument("replica", metavar="ID")
-def command(config_path: str, api: str | None, replica: str) -> None:
+def command(config_path: str, api: ApiPlace, replica: str) -> None:
     """Take the drain of the replica ID (or POOL/ID) back: it serves again once its probes succeed."""
     asked = Api.at(config_path, api)
     pool, replica_id = place(asked, replica)

@@ -44,6 +44,14 @@ OPTIONS = (
 MAX_ERROR_CHARS = 500
 
 
+Admits: TypeAlias = Callable[[str], bool]
+
+
+def everybody(_: str) -> bool:
+    """Admits."""
+    return True
+
+
 class PortInUseError(OSError):
     """The address cannot be listened on."""
 
@@ -87,6 +95,7 @@ class AdsServer:
         self._streams: dict[int, Stream] = {}
         self._opened = 0
         self._server: grpc.aio.Server | None = None
+        self._admits: Admits = everybody
 
     @property
     def snapshot(self) -> Snapshot | None:
@@ -103,12 +112,19 @@ class AdsServer:
         """Those that are connected, oldest first."""
         return tuple(self._streams.values())
 
-    async def start(self, address: Address) -> int:
-        """Listens; returns the port. Raises PortInUseError."""
+    async def start(
+        self, address: Address, credentials: grpc.ServerCredentials | None = None, admits: Admits = everybody
+    ) -> int:
+        """Listens; returns the port. `credentials`: None for plain text; `admits`: whether who shows this in
+        `authorization` may connect. Raises PortInUseError."""
+        self._admits = admits
         server = grpc.aio.server(options=OPTIONS)
         ads_pb2_grpc.add_AggregatedDiscoveryServiceServicer_to_server(_Servicer(self), server)
         try:
-            port = server.add_insecure_port(str(address))
+            if credentials is None:
+                port = server.add_insecure_port(str(address))
+            else:
+                port = server.add_secure_port(str(address), credentials)
         except RuntimeError as e:
             raise PortInUseError(str(e)) from None
         await server.start()
@@ -150,6 +166,9 @@ class AdsServer:
 
     async def serve(self, context: Context, machine: Callable[[Snapshot | None], Machine]) -> None:
         """One stream, from its first request to its end."""
+        if not self._admits(_authorization(context)):
+            log.warning("somebody at %s has not shown tokens.fleet, and is told nothing", context.peer())
+            await context.abort(grpc.StatusCode.UNAUTHENTICATED, "tokens.fleet is asked for")
         serial = self._snapshot.serial
         stream = Stream(context.peer(), machine(self._snapshot.value), serial)
         self._opened += 1
@@ -202,6 +221,13 @@ class AdsServer:
                     self.counts.nacks[output.type_url] += 1
                     reason = output.error[:MAX_ERROR_CHARS].replace("\n", " ")
                     log.error("Envoy %s refused %s: %s", stream.node.id, output.type_url.rpartition(".")[2], reason)
+
+
+def _authorization(context: Context) -> str:
+    """Empty where there is none."""
+    found = (value for name, value in context.invocation_metadata() or () if name == "authorization")
+    first = next(found, "")
+    return first if isinstance(first, str) else ""
 
 
 def _requested(machine: Machine, request: object) -> tuple[Output | DeltaOutput, ...]:

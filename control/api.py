@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -15,12 +15,13 @@ from homing import __version__
 from homing.control import api_control, api_drains, api_explain, api_plan, api_replicas, api_sessions
 from homing.control.ads_server import AdsServer
 from homing.control.api_docs import page
-from homing.control.api_models import FleetView, Health, Readiness, XdsView
+from homing.control.api_models import CertificateView, FleetView, Health, Readiness, XdsView
 from homing.control.api_plan import Census
 from homing.control.audit import Audit
 from homing.control.discovery.sources import Sources
 from homing.control.drains import Drains
 from homing.control.feed import Feed
+from homing.control.guard import Guard
 from homing.control.leadership.peer import Peer
 from homing.control.membership import Membership
 from homing.control.page import page as overview_page
@@ -30,6 +31,8 @@ from homing.control.registrations import Registrations
 from homing.control.state import StateError
 from homing.control.templates.api import TemplateView, template_routes
 from homing.control.templates.prober import Progress
+from homing.control.tls import Held
+from homing.control.tokens import TokenCheck
 
 FEED_TIMEOUT_S = 15.0
 CONTENT_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
@@ -37,6 +40,16 @@ CONTENT_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 PickerName = Annotated[str, Query(min_length=1, max_length=128, description="the name of the picker that asks")]
 Wait = Annotated[float, Query(ge=0, le=FEED_TIMEOUT_S, description="seconds until there is an answer in any case")]
 Have = Annotated[str, Query(max_length=64, description="the version it works with; empty for none")]
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Who may ask: by `tokens`, or because everybody who gets here has shown a certificate of ours (`mutual`).
+    `certificates`: those of this process."""
+
+    tokens: TokenCheck
+    mutual: bool = False
+    certificates: Sequence[Held] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +69,7 @@ class Parts:
     sessions: PickerSessions
     waiting: Callable[[], tuple[str, ...]]
     templates: Mapping[str, Progress]
+    access: Access
     peer: Peer | None = None
 
 
@@ -70,6 +84,7 @@ def create_app(parts: Parts) -> FastAPI:
     app.include_router(api_replicas.routes(parts.membership, parts.registrations, parts.sources, parts.audit))
     app.include_router(api_control.routes(parts.peer))
     app.include_router(_operations_routes(parts))
+    app.add_middleware(Guard, tokens=parts.access.tokens, mutual=parts.access.mutual)
 
     @app.get("/", include_in_schema=False)
     async def overview() -> HTMLResponse:
@@ -112,6 +127,11 @@ def _fleet_routes(parts: Parts) -> APIRouter:
     async def fleet() -> FleetView:
         """Pools and replicas, with state and health."""
         return FleetView.of(parts.membership.view, parts.feed.version)
+
+    @routes.get("/certificates")
+    async def certificates() -> tuple[CertificateView, ...]:
+        """What this process shows and by which certificates it is known, and whether what is on the disk is used."""
+        return tuple(map(CertificateView.of, parts.access.certificates))
 
     @routes.get("/xds")
     async def xds() -> XdsView:

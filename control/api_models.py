@@ -9,6 +9,7 @@ from homing.control.ads_server import AdsServer, Stream
 from homing.control.delta import DeltaStream
 from homing.control.membership import View
 from homing.control.snapshot import ORDER, Resources
+from homing.control.tls import Held
 from homing.core.fleet import HashPolicy, Pool, Replica, State
 
 
@@ -148,6 +149,20 @@ class XdsView(BaseModel):
             resources={short(url): ResourcesView.of(snapshot.types[url]) for url in ORDER} if snapshot else {},
             streams=tuple(StreamView.of(stream, ads.serial) for stream in ads.streams),
         )
+
+
+class CertificateView(BaseModel):
+    """One certificate of this process. `trouble`: why what is on the disk now is not used; `expires_s`: when the one in
+    use runs out, in seconds since 1970."""
+
+    use: str
+    trouble: str
+    expires_s: float | None
+
+    @classmethod
+    def of(cls, held: Held) -> CertificateView:
+        held.newest()
+        return cls(use=held.name, trouble=held.trouble, expires_s=held.expires_s)
 
 
 class Health(BaseModel):

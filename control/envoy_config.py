@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from hashlib import blake2b
@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING
 import jinja2
 
 from homing import __version__
+from homing.control import envoy_tls
+from homing.core.config.address import Address
 from homing.core.fleet import Fleet, Pool
 from homing.core.hashing import minimum_ring_size
 from homing.core.session import KEY_ID_BYTES
@@ -41,10 +43,18 @@ ADS_SOURCE: Json = {"ads": {}, "resource_api_version": "V3"}
 
 @dataclass(frozen=True, slots=True)
 class Wiring:
-    """Where the pickers listen, `unix:/path` or `host:port`. Several pickers share the sessions; the standby waits."""
+    """Where the pickers listen, `unix:/path` or `host:port`. Several pickers share the sessions; the standby waits.
+    `sds`: the directory in which Envoy finds the files of `envoy_tls.secret_files`."""
 
     pickers: tuple[str, ...]
     standby: str | None = None
+    sds: str = envoy_tls.DIRECTORY
+
+    def __iter__(self) -> Iterator[str]:
+        """All of them."""
+        yield from self.pickers
+        if self.standby is not None:
+            yield self.standby
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +204,7 @@ def render(
     template: str, config: Config, fleet: Fleet, wiring: Wiring, source: Source, *, pool: Pool | None = None
 ) -> str:
     """One template's text. `pool` where the template speaks of one pool. Raises jinja2.TemplateError on a bug only."""
+    controls = config.control.xds or (config.xds,)
     return (
         _environment()
         .get_template(template)
@@ -206,6 +217,10 @@ def render(
             engine_sessions=config.sessions.sagemaker == "engine",
             expose_decisions=config.expose_decisions,
             filter_names=filter_names(),
+            control_filters=envoy_tls.token_filters(config, wiring.sds),
+            control_sockets=envoy_tls.own_matches(config, map(str, controls) if config.tls.xds else (), wiring.sds),
+            listener_socket=envoy_tls.listener_socket(config, wiring.sds),
+            picker_sockets=envoy_tls.own_matches(config, wiring if config.tls.picker else [], wiring.sds),
             health=config.health,
             isolated=_isolated(config),
             listen=config.listen,
@@ -215,6 +230,7 @@ def render(
             pickers=wiring.pickers,
             pool=pool,
             pools=fleet.pools,
+            server_name=config.tls.client.server_name,
             session_headers=tuple(header.split("+") for header in config.sessions.headers),
             session_key=_session_key(config),
             session_ttl_s=round(config.sessions.ttl_s) if config.sessions.sagemaker == "gateway" else 0,
@@ -223,7 +239,7 @@ def render(
             tenant_header=config.tenants.header if config.tenants else None,
             tenant_trusted=config.tenants.trusted if config.tenants else False,
             unknown_model=_unknown_model_format(fleet),
-            xds=config.control.xds or (config.xds,),
+            xds=controls,
             xds_by_name=any(address.ip is None for address in config.control.xds),
         )
     )
@@ -242,6 +258,8 @@ def _environment() -> jinja2.Environment:
         "by_name": _by_name,
         "duration": lambda seconds: f"{seconds:.3f}s",
         "envoy_address": _envoy_address,
+        "host": lambda address: Address.parse(address).host,
+        "tls_match": envoy_tls.match,
         "ring_size": lambda pool: minimum_ring_size([r.weight for r in pool.replicas]),
         "socket": _socket,
     }

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 import uvicorn
 
 if TYPE_CHECKING:
+    import ssl
+
     from starlette.applications import Starlette
 
 GRACE_S = 1
@@ -55,20 +57,26 @@ def refuse_served(path: Path) -> None:
 
 class HttpServer(uvicorn.Server):
     """`serve([socket])` until `should_exit`. Leaves the signals to the process that it is a part of. `protocol`: in
-    place of uvicorn's own for HTTP."""
+    place of uvicorn's own for HTTP; `tls`: None for plain text."""
 
-    def __init__(self, application: Starlette, protocol: type[asyncio.Protocol] | None = None) -> None:
-        super().__init__(
-            uvicorn.Config(
-                application,
-                http=protocol or "auto",
-                log_config=None,
-                access_log=False,
-                lifespan="off",
-                ws="none",
-                timeout_graceful_shutdown=GRACE_S,
-            )
+    def __init__(
+        self,
+        application: Starlette,
+        protocol: type[asyncio.Protocol] | None = None,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        config = uvicorn.Config(
+            application,
+            http=protocol or "auto",
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            ws="none",
+            timeout_graceful_shutdown=GRACE_S,
         )
+        config.load()  # which would set the next
+        config.ssl = tls
+        super().__init__(config)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

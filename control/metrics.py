@@ -116,10 +116,11 @@ class ControlCollector(Collector):
         yield CounterMetricFamily("homing_control_store_failures", "Rounds with the store that failed.", failures)
 
 
-def registry(collector: Collector) -> CollectorRegistry:
+def registry(*collectors: Collector) -> CollectorRegistry:
     """A registry of its own, with this process's numbers (`process_*`)."""
     made = CollectorRegistry()
-    made.register(collector)
+    for collector in collectors:
+        made.register(collector)
     ProcessCollector(registry=made)
     return made
 

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 
 import httpx
 
 TIMEOUT_S = 0.5
 
 
-def client(address: str) -> httpx.AsyncClient:
-    """For `unix:/path` or `host:port`. Without a time limit of its own: callers bound each question."""
+def client(address: str, tls: ssl.SSLContext | None) -> httpx.AsyncClient:
+    """For `unix:/path` or `host:port`, there over TLS unless it is None. Without a time limit of its own: callers bound
+    each question."""
     if address.startswith("unix:"):
         transport = httpx.AsyncHTTPTransport(uds=address.removeprefix("unix:"))
         return httpx.AsyncClient(transport=transport, base_url="http://picker", timeout=None)
+    if tls is not None:
+        return httpx.AsyncClient(base_url=f"https://{address}", verify=tls, timeout=None, trust_env=False)
     return httpx.AsyncClient(base_url=f"http://{address}", timeout=None, trust_env=False)
 
 

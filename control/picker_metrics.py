@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -32,10 +33,12 @@ class Scraped:
 class PickerMetrics:
     """Asks every picker for GET /metrics. An asynchronous context manager."""
 
-    def __init__(self, addresses: Mapping[str, str], timeout_s: float = TIMEOUT_S) -> None:
-        """`addresses` by the pickers' names."""
+    def __init__(
+        self, addresses: Mapping[str, str], timeout_s: float = TIMEOUT_S, tls: ssl.SSLContext | None = None
+    ) -> None:
+        """`addresses` by the pickers' names. `tls`: None where they speak plain text."""
         self._timeout_s = timeout_s
-        self._clients = {name: client(address) for name, address in addresses.items()}
+        self._clients = {name: client(address, tls) for name, address in addresses.items()}
 
     async def __aenter__(self) -> PickerMetrics:
         return self

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import urlencode
@@ -30,10 +31,17 @@ class Answers:
 class PickerSessions:
     """Asks every picker. An asynchronous context manager."""
 
-    def __init__(self, addresses: Mapping[str, str], timeout_s: float = TIMEOUT_S, token: str | None = None) -> None:
-        """`addresses` by the pickers' names. `token`: for those on other machines."""
+    def __init__(
+        self,
+        addresses: Mapping[str, str],
+        timeout_s: float = TIMEOUT_S,
+        token: str | None = None,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        """`addresses` by the pickers' names. `token`: for those on other machines. `tls`: None where they speak plain
+        text."""
         self._timeout_s = timeout_s
-        self._clients = {name: client(address) for name, address in addresses.items()}
+        self._clients = {name: client(address, tls) for name, address in addresses.items()}
         for each in self._clients.values() if token is not None else ():
             each.headers["authorization"] = f"Bearer {token}"
 

@@ -16,8 +16,8 @@ from typing import Protocol
 
 import msgspec
 
-from homing.control.ads_server import AdsServer
-from homing.control.api import Parts, create_app
+from homing.control.ads_server import AdsServer, everybody
+from homing.control.api import Access, Parts, create_app
 from homing.control.audit import Audit
 from homing.control.census import PickerCensus
 from homing.control.discovery.sources import KINDS, Sources, made_beside
@@ -42,6 +42,9 @@ from homing.control.secrets import SecretError, resolve
 from homing.control.snapshot import Snapshot
 from homing.control.state import Saved, open_state
 from homing.control.telling import LastGoodFiles, Telling
+from homing.control.tls import CertificateCollector, ProcessTls
+from homing.control.tokens import TokenCheck
+from homing.control.trust import in_pickers
 from homing.control.watch import FleetWatch
 from homing.core.config import Config
 from homing.core.fleet import Fleet, decode, encode
@@ -73,7 +76,8 @@ class Options:
 
 
 async def run(config: Config, options: Options, resources: Resources) -> None:
-    """Until SIGTERM or SIGINT. Raises OSError when an address or the directory cannot be had."""
+    """Until SIGTERM or SIGINT. Raises OSError when an address or the directory cannot be had, CertificateError when a
+    certificate cannot."""
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -81,7 +85,7 @@ async def run(config: Config, options: Options, resources: Resources) -> None:
 
     shared = joining.shared(config, options.file)
     state, saved = (shared.state, Saved()) if shared else await asyncio.to_thread(open_state, options.state)
-    ads, feed = AdsServer(), Feed(time.monotonic)
+    tls, ads, feed = ProcessTls(config.tls, options.file), AdsServer(), Feed(time.monotonic)
     membership = Membership(config, (SOURCE, *KINDS, CONTROL))
     sources = Sources(membership, made_beside(options.file), state, Random())
     registrations = Registrations(membership, state, time.monotonic)
@@ -90,8 +94,9 @@ async def run(config: Config, options: Options, resources: Resources) -> None:
     watch = FleetWatch(options.file, membership, Random(), before_probes=sources.first_answers, proving=proving)
     loop.add_signal_handler(signal.SIGHUP, watch.reload)
     telling = Telling(ads, feed, _snapshots(options, resources), _last_good(options, resources))
-    pickers, census = PickerMetrics(options.picker_http), PickerCensus(options.picker_http)
-    sessions = PickerSessions(options.picker_http, token=_token(config, options.file))
+    asked, known = options.picker_http, in_pickers(tls)
+    pickers, census = PickerMetrics(asked, tls=known), PickerCensus(asked, tls=known)
+    sessions = PickerSessions(asked, token=_token(config, options.file), tls=known)
     audit, drains = Audit(state, time.time), Drains(membership, census, state, time.time)
     keeping = Keeping(drains, registrations, sources, proving, audit, lambda: membership.role() is not Role.FOLLOWING)
     peer = _peer(shared, membership, keeping, lambda: feed.version, watch.begun.is_set) if shared else None
@@ -117,12 +122,16 @@ async def run(config: Config, options: Options, resources: Resources) -> None:
                 tasks.create_task(peer.run())
 
     members = membership, drains, census, registrations, sources, audit
-    parts = Parts(*members, ads, feed, registry(collector), pickers, sessions, waiting, watch.templates.progress, peer)
-    http = HttpServer(create_app(parts))
+    told = ads, feed, registry(collector, CertificateCollector(tls)), pickers, sessions
+    tokens = TokenCheck(lambda: membership.view.config.tokens, options.file)
+    access = Access(tokens, tls.asks_clients("api"), tls.held)
+    parts = Parts(*members, *told, waiting, watch.templates.progress, access, peer)
+    http = HttpServer(create_app(parts), tls=tls.server("api"))
+    envoys = everybody if tls.asks_clients("xds") else tokens.admits_envoy
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(state.close)
         listener = stack.enter_context(listening(str(config.api)))
-        await ads.start(config.xds)
+        await ads.start(config.xds, tls.grpc_server("xds"), envoys)
         await stack.enter_async_context(pickers)
         await stack.enter_async_context(census)
         await stack.enter_async_context(engines)
@@ -204,14 +213,15 @@ def _last_good(options: Options, resources: Resources) -> LastGoodFiles | None:
 
 def _unmoved(bound: Config, tell: Callable[[Config, Fleet], None]) -> Callable[[Config, Fleet], None]:
     """Says so once when a new file asks for ports that only a new process can listen on."""
-    bound_to = (bound.xds, bound.api, bound.admin)
+    bound_to = (bound.xds, bound.api, bound.admin, bound.tls)
     said = {bound_to}
 
     def told(config: Config, fleet: Fleet) -> None:
-        asked = (config.xds, config.api, config.admin)
+        asked = (config.xds, config.api, config.admin, config.tls)
         if asked not in said:
             said.add(asked)
-            log.warning("xds, api and admin stay at %s, %s and %s until they are restarted", *map(str, bound_to))
+            where = map(str, bound_to[:3])
+            log.warning("xds, api and admin stay at %s, %s and %s until they are restarted, and tls as it is", *where)
         tell(config, fleet)
 
     return told

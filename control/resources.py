@@ -34,6 +34,7 @@ from envoy.extensions.load_balancing_policies.override_host.v3 import override_h
 from envoy.extensions.load_balancing_policies.ring_hash.v3 import ring_hash_pb2 as _ring  # noqa: F401
 from envoy.extensions.load_balancing_policies.round_robin.v3 import round_robin_pb2 as _robin  # noqa: F401
 from envoy.extensions.retry.host.previous_hosts.v3 import previous_hosts_pb2 as _previous  # noqa: F401
+from envoy.extensions.transport_sockets.tls.v3 import tls_pb2 as _tls  # noqa: F401
 from envoy.extensions.upstreams.http.v3 import http_protocol_options_pb2 as _options  # noqa: F401
 from envoy.type.matcher.v3 import http_inputs_pb2 as _inputs  # noqa: F401
 from google.protobuf import json_format

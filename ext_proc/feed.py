@@ -14,6 +14,7 @@ from typing import Any
 import httpx
 import msgspec
 
+from homing.control.trust import PLAIN, Trust
 from homing.core.fleet import Fleet, decode
 
 WAIT_S = 15.0  # control answers a poll after so long at the latest
@@ -30,9 +31,10 @@ class Feed:
     """`GET /api/feed?picker=NAME&have=VERSION` again and again. `adopt` gets each new fleet. `control`: a URL, or
     several with commas between: the next is asked when one does not answer."""
 
-    def __init__(self, control: str, name: str, adopt: Callable[[Fleet], None]) -> None:
+    def __init__(self, control: str, name: str, adopt: Callable[[Fleet], None], trust: Trust = PLAIN) -> None:
         self._urls = tuple(url.rstrip("/") + "/api/feed" for url in control.split(","))
         self._wait_s = WAIT_S if len(self._urls) == 1 else WAIT_OF_SEVERAL_S
+        self._trust = trust
         self._name = name
         self._adopt = adopt
         self._have = ""
@@ -44,7 +46,10 @@ class Feed:
     async def run(self) -> None:
         """Until cancelled."""
         async with httpx.AsyncClient(
-            timeout=httpx.Timeout(self._wait_s + LATE_S, connect=2.0), trust_env=False
+            timeout=httpx.Timeout(self._wait_s + LATE_S, connect=2.0),
+            trust_env=False,
+            verify=self._trust.verify,
+            auth=self._trust.auth,
         ) as client:
             while True:
                 try:
@@ -53,7 +58,7 @@ class Feed:
                 except (httpx.HTTPError, msgspec.DecodeError) as error:
                     if await self._next_answers(client):
                         continue
-                    self._note(connected=False, why=type(error).__name__)
+                    self._note(connected=False, why=_why(error))
                     await asyncio.sleep(RETRY_S)
 
     async def _next_answers(self, client: httpx.AsyncClient) -> bool:
@@ -109,6 +114,13 @@ class Feed:
         self.connected = connected
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
+
+
+def _why(error: Exception) -> str:
+    """Without a word of the answer."""
+    if isinstance(error, httpx.HTTPStatusError):
+        return f"it answers {error.response.status_code}"
+    return f"{type(error).__name__}: {error}" if isinstance(error, httpx.ConnectError) else type(error).__name__
 
 
 async def follow(feed: Feed, watch: Callable[[], Coroutine[Any, Any, None]]) -> None:

@@ -9,6 +9,7 @@ import logging
 import os
 import secrets
 import signal
+import ssl
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,6 +25,8 @@ from homing.control.http_server import HttpServer, listening
 from homing.control.membership import Membership
 from homing.control.reload import Reloader
 from homing.control.secrets import SecretError
+from homing.control.tls import CertificateCollector, ProcessTls
+from homing.control.trust import PLAIN, Trust, in_control, in_pickers
 from homing.control.watch import FleetWatch
 from homing.core.chains import Chains
 from homing.core.config import Address, Config
@@ -117,12 +120,13 @@ def build_sharing(
     prefixes: Index,
     secret: SharedSecret,
     clock: Callable[[], float],
+    tls: ssl.SSLContext | None,
 ) -> Sharing:
     """Raises SharingError."""
     placer = picker.placer
     parted = placer.shard is not None
     knowledge = Knowledge(secrets.token_hex(8), placer.homes, placer.chains, placer.load, prefixes, clock)
-    sharing = Sharing(options.siblings, secret, knowledge, parted=parted)
+    sharing = Sharing(options.siblings, secret, knowledge, parted=parted, tls=tls)
     if (url := pins_url(config.sessions, options.file)) is not None:
         sharing.keep_in_redis(url)
     picker.unread.mine, picker.unread.anyones = sharing.first_sight, sharing.first_sight_of_anyones
@@ -131,16 +135,20 @@ def build_sharing(
 
 async def run(config: Config, options: Options) -> None:
     """Until SIGTERM or SIGINT. Raises OSError when an address cannot be had, SharingError when the secret or the store
-    of pins cannot."""
+    of pins cannot, CertificateError when a certificate cannot."""
     registry = CollectorRegistry()
     prefixes = Prefixes(Index())
     clock, secret = time_of_day(), shared_secret(config.sessions, options.file)
     picker = build_picker(config, options.file, registry, prefixes, secret.sessions(), clock)
     picker.placer.shard = shard(options.shards, options.listen)
-    sharing = build_sharing(config, options, picker, prefixes.index, secret, clock)
+    tls = ProcessTls(config.tls, options.file)
+    trust = in_control(config, options.file, tls, options.control) if options.control is not None else PLAIN
+    siblings_tls = in_pickers(tls) if options.siblings else None
+    sharing = build_sharing(config, options, picker, prefixes.index, secret, clock, siblings_tls)
+    registry.register(CertificateCollector(tls))
     registry.register(PinsCollector(sharing.counts))
     texts = text_store(config, options.file, picker, secret, clock)
-    transport = _transport(options, picker)
+    transport = _transport(options, picker, tls)
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -152,7 +160,8 @@ async def run(config: Config, options: Options) -> None:
     )
     own = (*chain.from_iterable(asked), *sharing.routes())
     async with nginx_server.for_nginx(picker, options.nginx_log, clock) as protocol:
-        server = HttpServer(http.app(registry, lambda: None if picker.version else "no fleet yet", own), protocol)
+        serving = http.app(registry, lambda: None if picker.version else "no fleet yet", own)
+        server = HttpServer(serving, protocol, None if options.http.startswith("unix:") else tls.server("picker_http"))
         with listening(options.http) as listener:
             await transport.start()
             # what is here stays, and requests leave no cycles; to look at every session for some is a pause of 100 ms
@@ -166,10 +175,10 @@ async def run(config: Config, options: Options) -> None:
                     shared.append(tasks.create_task(texts.run()))
                 feeding = tasks.create_task(prefixes.run())
                 asking = tasks.create_task(_ask_engines(picker))
-                prompts = TemplatePrompts(options.control, options.file, clock)
+                prompts = TemplatePrompts(options.control, options.file, clock, trust)
                 proving = tasks.create_task(_prove(picker, prompts))
                 adopt = _adopting(picker, transport, tasks)
-                following = tasks.create_task(_follow(config, options, picker, adopt, prompts))
+                following = tasks.create_task(_follow(config, options, picker, adopt, prompts, trust))
                 await ended.wait()
                 await _leave(transport)
                 for task in (asking, following, feeding, proving):
@@ -189,15 +198,18 @@ async def _leave(transport: Transport) -> None:
                 await asyncio.sleep(0.02)
 
 
-def _transport(options: Options, picker: Picker) -> Transport:
-    """Only the one that is chosen is imported."""
+def _transport(options: Options, picker: Picker, tls: ProcessTls) -> Transport:
+    """Only the one that is chosen is imported. A Unix socket needs no TLS: who may open it is in its mode."""
+    by_tcp = not options.listen.startswith("unix:")
     if options.transport == "h2":
         from homing.ext_proc.server_h2 import H2Transport
 
-        return H2Transport(options.listen, lambda: Exchange(picker), picker.finished)
+        context = tls.server("picker", ("h2",)) if by_tcp else None
+        return H2Transport(options.listen, lambda: Exchange(picker), picker.finished, context)
     from homing.ext_proc.server_grpc import GrpcTransport
 
-    return GrpcTransport(options.listen, lambda: Exchange(picker), picker.finished)
+    credentials = tls.grpc_server("picker") if by_tcp else None
+    return GrpcTransport(options.listen, lambda: Exchange(picker), picker.finished, credentials)
 
 
 async def _ask_engines(picker: Picker) -> None:
@@ -235,12 +247,17 @@ def _configuring(picker: Picker, file: Path) -> Callable[[Config], None]:
 
 
 async def _follow(
-    config: Config, options: Options, picker: Picker, adopt: Callable[[Fleet], None], prompts: TemplatePrompts
+    config: Config,
+    options: Options,
+    picker: Picker,
+    adopt: Callable[[Fleet], None],
+    prompts: TemplatePrompts,
+    trust: Trust,
 ) -> None:
     """The file's settings always; the fleet from control while there is one, else from the file and own probes."""
     reloader = Reloader(options.file, config, _configuring(picker, options.file))
     loop = asyncio.get_running_loop()
-    feed = Feed(options.control, options.name, adopt) if options.control is not None else None
+    feed = Feed(options.control, options.name, adopt, trust) if options.control is not None else None
 
     async def watch() -> None:
         last = feed.last if feed else Fleet()

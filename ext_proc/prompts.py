@@ -16,6 +16,7 @@ from homing.control.templates.engine import Engine, EngineError
 from homing.control.templates.finding import key_at
 from homing.control.templates.prober import Progress
 from homing.control.templates.renderer import Renderer, WorkerLostError
+from homing.control.trust import PLAIN, Trust
 from homing.core.config.secret import SecretRef
 from homing.core.context.proof import Case
 from homing.core.fleet import Pool
@@ -36,13 +37,17 @@ class TemplatePrompts:
     An asynchronous context manager.
     """
 
-    def __init__(self, control: str | None, file: Path, clock: Callable[[], float]) -> None:
+    def __init__(self, control: str | None, file: Path, clock: Callable[[], float], trust: Trust = PLAIN) -> None:
+        """`trust`: how the control service is spoken to."""
         self._file = file
         self.found: Mapping[str, Progress] = {}
         """What this process has found out itself, by pool: while there is no control service."""
         self._control = control
         self._clock = clock
         self._renderer = Renderer()
+        self._telling = httpx.AsyncClient(
+            verify=trust.verify, auth=trust.auth, timeout=CONTROL_TIMEOUT_S, trust_env=False
+        )
         self._client = httpx.AsyncClient(
             verify=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), timeout=CONTROL_TIMEOUT_S, trust_env=False
         )
@@ -55,6 +60,7 @@ class TemplatePrompts:
     async def __aexit__(self, *_: object) -> None:
         await self._renderer.end()
         await self._client.aclose()
+        await self._telling.aclose()
 
     async def prompt(self, pool: Pool, case: Case, key: SecretRef | None) -> str:
         """Raises RefusedError, UnprovableError."""
@@ -99,7 +105,7 @@ class TemplatePrompts:
     async def _told(self, pool_id: str) -> ChatTemplate | None:
         for control in self._control.split(",") if self._control else ():
             try:
-                answer = await self._client.get(f"{control.rstrip('/')}/api/templates/{pool_id}")
+                answer = await self._telling.get(f"{control.rstrip('/')}/api/templates/{pool_id}")
                 answer.raise_for_status()
                 return msgspec.json.decode(answer.content, type=ChatTemplate)
             except (httpx.HTTPError, msgspec.DecodeError, UnicodeDecodeError):

@@ -25,9 +25,16 @@ from homing.ext_proc.transport import (
 
 
 class GrpcTransport:
-    """`address` is `unix:/path` or `host:port`."""
+    """`address` is `unix:/path` or `host:port`, there over TLS unless `credentials` is None."""
 
-    def __init__(self, address: str, open_exchange: OpenExchange, finished: Finished) -> None:
+    def __init__(
+        self,
+        address: str,
+        open_exchange: OpenExchange,
+        finished: Finished,
+        credentials: grpc.ServerCredentials | None = None,
+    ) -> None:
+        self._credentials = credentials
         self._address = address
         self._socket = Path(address.removeprefix("unix:")) if address.startswith("unix:") else None
         self._open_exchange = open_exchange
@@ -62,7 +69,10 @@ class GrpcTransport:
         if self._socket is not None:  # gRPC would take a socket that another picker serves
             refuse_served(self._socket)
         try:
-            self._server.add_insecure_port(self._address)
+            if self._credentials is None:
+                self._server.add_insecure_port(self._address)
+            else:
+                self._server.add_secure_port(self._address, self._credentials)
         except RuntimeError as error:
             raise OSError(f"cannot listen on {self._address}") from error
         await self._health.set(LIVENESS, health_pb2.HealthCheckResponse.SERVING)

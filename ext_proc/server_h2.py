@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ssl
 from pathlib import Path
 
 from homing.control.http_server import refuse_served
@@ -19,9 +20,12 @@ BACKLOG = 1_024
 
 
 class H2Transport:
-    """`address` is `unix:/path` or `host:port`."""
+    """`address` is `unix:/path` or `host:port`, there over TLS unless `tls` is None."""
 
-    def __init__(self, address: str, open_exchange: OpenExchange, finished: Finished) -> None:
+    def __init__(
+        self, address: str, open_exchange: OpenExchange, finished: Finished, tls: ssl.SSLContext | None = None
+    ) -> None:
+        self._tls = tls
         self._address = address
         self._socket = Path(address.removeprefix("unix:")) if address.startswith("unix:") else None
         self._health = Health()
@@ -64,7 +68,7 @@ class H2Transport:
             self._socket.unlink(missing_ok=True)
             return await loop.create_unix_server(self._connection, str(self._socket), backlog=BACKLOG)
         host, _, port = self._address.rpartition(":")
-        return await loop.create_server(self._connection, host.strip("[]"), int(port), backlog=BACKLOG)
+        return await loop.create_server(self._connection, host.strip("[]"), int(port), backlog=BACKLOG, ssl=self._tls)
 
     def _connection(self) -> H2Connection:
         return H2Connection(self._service, self._connections)

@@ -146,6 +146,22 @@ class Secret:
 
 
 @dataclass(frozen=True, slots=True)
+class InFile:
+    """A file, named as secrets are: certificates and keys have to be files, since Envoy reads them too."""
+
+    allowed: str = "file:PATH (a file in PEM)"
+
+    def __call__(self, value: object) -> SecretRef:
+        try:
+            found = Secret()(value)
+        except ValueError:
+            raise NotShownError(self.allowed) from None
+        if found.source != "file":
+            raise ValueError(self.allowed)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
 class PinStore:
     """Where homes are kept. A URL with a password in it is refused and not shown."""
 

@@ -42,12 +42,11 @@ from homing.core.config.kinds import (
 )
 from homing.core.config.placement import Placement
 from homing.core.config.secret import SecretRef
+from homing.core.config.tls import Tls, Tokens
 from homing.core.fleet import Fleet, HashPolicy, Pool, Replica, State, ranked
 
 LOOPBACK_ONLY = Listener(
-    "a loopback address and a port from 1 to 65535, such as 127.0.0.1:9901 (anything wider needs a token, which"
-    " this version does not have)",
-    loopback=True,
+    "a loopback address and a port from 1 to 65535, such as 127.0.0.1:9901 (it asks nobody who they are)", loopback=True
 )
 BODY_FIELDS = ("conversation", "session_id", "session_params.session_id", "prompt_cache_key")
 POOL_ID = Text(
@@ -75,6 +74,7 @@ SwitchValue = Annotated[bool, PlainValidator(Switch())]
 HeaderName = Annotated[str, PlainValidator(FieldName())]
 BodyField = Annotated[str, PlainValidator(Choice((*BODY_FIELDS, "user")))]
 SessionHeaderName = Annotated[str, PlainValidator(SessionHeader())]
+ListenAddress = Annotated[Address, PlainValidator(Listener())]
 LoopbackAddress = Annotated[Address, PlainValidator(LOOPBACK_ONLY)]
 EventsEndpoint = Annotated[str, PlainValidator(EVENTS_ENDPOINT)]
 MAX_RANKS = 64
@@ -218,10 +218,12 @@ class Auto(Keys):
 
 
 class _TopKeys(Keys):
-    listen: Annotated[Address, PlainValidator(Listener())] = Address("127.0.0.1", 8080)
+    listen: ListenAddress = Address("127.0.0.1", 8080)
     admin: LoopbackAddress = Address("127.0.0.1", 9901)
-    xds: LoopbackAddress = Address("127.0.0.1", 18000)
-    api: LoopbackAddress = Address("127.0.0.1", 8600)
+    xds: ListenAddress = Address("127.0.0.1", 18000)
+    api: ListenAddress = Address("127.0.0.1", 8600)
+    tls: Tls = Field(default_factory=Tls)
+    tokens: Tokens = Field(default_factory=Tokens)
     expose_decisions: SwitchValue = False
     sessions: Sessions = Field(default_factory=Sessions)
     tenants: Tenants | None = None
@@ -241,6 +243,8 @@ class FileSection(_TopKeys):
             admin=self.admin,
             xds=self.xds,
             api=self.api,
+            tls=self.tls,
+            tokens=self.tokens,
             expose_decisions=self.expose_decisions,
             pools=tuple(self._pool(pool_id, section) for pool_id, section in self.pools.items()),
             sessions=self.sessions,

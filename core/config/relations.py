@@ -11,6 +11,7 @@ from homing.core.config.address import Address
 from homing.core.config.document import Mapping, Node, Scalar, Sequence, locate
 from homing.core.config.models import MAX_RANKS, Auto, FileSection, Sessions
 from homing.core.config.problems import Path, Problem, dotted, quoted
+from homing.core.config.tls_relations import broken_tls
 from homing.core.fleet import ranked
 
 LISTENERS = ("listen", "admin", "xds", "api")
@@ -21,6 +22,7 @@ Text = tuple[Path, int, str]
 
 def broken_relations(root: Mapping, file: str) -> Iterator[Problem]:
     yield from _listeners(root, file)
+    yield from broken_tls(root, file)
     headers = list(_session_headers(root))
     yield from _repeated(headers, file, "each header once")
     yield from _tenant_header(root, headers, file)

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import ssl
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from pathlib import Path
@@ -55,14 +56,17 @@ class Sharing:
         knowledge: Knowledge,
         *,
         parted: bool = False,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
-        """`parted`: Envoy shares the sessions out among this picker and its siblings. Raises SharingError."""
+        """`parted`: Envoy shares the sessions out among this picker and its siblings. `tls`: None where those speak
+        plain text. Raises SharingError."""
         if siblings and not secret.shared:
             raise SharingError(f"siblings need a secret that they share: sessions.secret in the file, or {VARIABLE}")
         self.counts = PinCounts()
         self._secret = secret
         self._knowledge = knowledge
-        self._siblings = [Sibling(address, secret.token(), self._knowledge, self.counts) for address in siblings]
+        token = secret.token()
+        self._siblings = [Sibling(address, token, self._knowledge, self.counts, tls) for address in siblings]
         self._store: RedisStore | None = None
         self._first_sight: FirstSight | None = None
         count = partial(self._count, Peer.SIBLING)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 import time
 from collections.abc import AsyncIterator, Sequence
 
@@ -37,12 +38,15 @@ log = logging.getLogger(__name__)
 class Sibling:
     """Tells one sibling what changes here. `address`: `unix:/path` or `host:port` of its HTTP port."""
 
-    def __init__(self, address: str, token: str, knowledge: Knowledge, counts: PinCounts) -> None:
+    def __init__(
+        self, address: str, token: str, knowledge: Knowledge, counts: PinCounts, tls: ssl.SSLContext | None = None
+    ) -> None:
+        """`tls`: None where it speaks plain text."""
         self._address = address
         self._knowledge = knowledge
         self._counts = counts
         self._untold = knowledge.untold()
-        self._client = _client(address, token)
+        self._client = _client(address, token, tls)
         self._hears: bool | None = None
         self._said: tuple[list[tuple[str, str, object]], float] = ([], 0.0)
 
@@ -163,16 +167,18 @@ async def _frames(answer: httpx.Response) -> AsyncIterator[bytes]:
             yield frame
 
 
-def _client(address: str, token: str) -> httpx.AsyncClient:
+def _client(address: str, token: str, tls: ssl.SSLContext | None) -> httpx.AsyncClient:
     unix = address.startswith("unix:")
+    scheme = "http" if tls is None else "https"
     return httpx.AsyncClient(
         transport=httpx.AsyncHTTPTransport(
             uds=address.removeprefix("unix:") if unix else None,
+            verify=True if tls is None else tls,
             limits=httpx.Limits(
                 max_connections=CONNECTIONS, max_keepalive_connections=CONNECTIONS, keepalive_expiry=60.0
             ),
         ),
-        base_url="http://sibling" if unix else f"http://{address}",
+        base_url="http://sibling" if unix else f"{scheme}://{address}",
         headers={"authorization": f"Bearer {token}"},
         timeout=TIMEOUT_S,
     )

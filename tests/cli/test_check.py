@@ -97,7 +97,7 @@ def test_a_bad_file_is_one_line_a_problem_on_stderr_and_exit_2(check):
         'homing.yaml:6: pools.qwen-72b.replicas[1].id: found "gpu-a" again (pools.qwen-72b.replicas[0].id, line 6),'
         " allowed: an id that no other replica of the pool has\n"
         "homing.yaml:10: helth: found an unknown key (did you mean health?), allowed: listen, admin, xds, api,"
-        " expose_decisions, sessions, tenants, auto, health, control, pools\n"
+        " tls, tokens, expose_decisions, sessions, tenants, auto, health, control, pools\n"
     )
 
 
@@ -119,7 +119,8 @@ def test_a_bad_file_as_json_is_on_stdout_and_exit_2(check):
             "line": 10,
             "key": "helth",
             "found": "an unknown key (did you mean health?)",
-            "allowed": "listen, admin, xds, api, expose_decisions, sessions, tenants, auto, health, control, pools",
+            "allowed": "listen, admin, xds, api, tls, tokens, expose_decisions, sessions, tenants, auto, health,"
+            " control, pools",
         },
     ]
 

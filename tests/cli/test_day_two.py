@@ -2,6 +2,7 @@
 
 import json
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from urllib.parse import parse_qs, urlsplit
 
@@ -48,6 +49,7 @@ class FakeControl:
             "same_file": True,
             "members": [],
         }
+        self.certificates = [{"use": "api", "trouble": "", "expires_s": None}]
         self.drains = []  # the answers of GET /api/drains, one after the other; the last one stays
         self.posted = []
         self.refusal = None
@@ -63,6 +65,8 @@ class FakeControl:
             return 200, {"drains": drains}
         if path == "/api/control":
             return 200, self.control
+        if path == "/api/certificates":
+            return 200, self.certificates
         return 200, self.fleet if path == "/api/fleet" else {"snapshot": "v", "streams": self.streams}
 
 
@@ -137,6 +141,22 @@ def test_status_says_who_of_several_control_services_leads_and_that_their_files_
     control.control |= {"role": "alone", "trouble": "refused"}
     assert homing("status").output.splitlines()[1:] == [
         "control two decides alone: the store is away (refused)",
+    ]
+
+
+def test_status_speaks_of_certificates_that_need_somebody(control, homing):
+    control.fleet |= {"pools": []}
+    now_s = time.time()
+    control.certificates = [
+        {"use": "api", "trouble": "c.pem: certificate has expired", "expires_s": now_s + 1e9},
+        {"use": "xds", "trouble": "", "expires_s": now_s + 3660.9},
+        {"use": "client", "trouble": "", "expires_s": now_s - 1},
+        {"use": "fine", "trouble": "", "expires_s": now_s + 20 * 86_400},
+    ]
+    assert homing("status").output.splitlines()[1:] == [
+        "certificate (api): the one before stays: c.pem: certificate has expired",
+        "certificate (xds): runs out in 1h 1m",
+        "certificate (client): has run out",
     ]
 
 

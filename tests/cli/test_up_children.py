@@ -77,7 +77,7 @@ async def test_processes_and_their_arguments(tmp_path: Path) -> None:
     )
     assert await arguments(started["control"]) == (
         *PYTHON,
-        *("control", "-c", "/etc/homing.yaml", "--state-dir", f"{run}/state"),
+        *("control", "-c", "/etc/homing.yaml", "--state-dir", f"{run}/state", "--sds", f"{run}/sds"),
         *("--picker", f"unix:{run}/picker-0.sock", "--picker", f"unix:{run}/picker-1.sock"),
         *("--standby", f"unix:{run}/standby.sock"),
         *("--picker-http", f"picker-0=unix:{run}/picker-0-http.sock"),

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from homing.control.ads_server import AdsServer
-from homing.control.api import Parts, create_app
+from homing.control.api import Access, Parts, create_app
 from homing.control.audit import Audit
 from homing.control.discovery.sources import KINDS, Sources
 from homing.control.drains import Drains
@@ -22,6 +22,7 @@ from homing.control.registrations import Registrations
 from homing.control.snapshot import CDS, EDS, LDS, RDS, Resources, Snapshot
 from homing.control.state import open_state
 from homing.control.telling import Telling
+from homing.control.tokens import TokenCheck
 from homing.control.watch import FleetWatch
 from homing.core.config import parse
 
@@ -176,7 +177,8 @@ class Service:
         self.registry = registry(ControlCollector(self.watch, self.sources, telling, self.feed, self.ads))
         members = membership, self.drains, self.census, self.registrations, self.sources, self.audit
         told = self.ads, self.feed, self.registry, PickerMetrics({}), self.sessions
-        parts = Parts(*members, *told, lambda: self.still, self.watch.templates.progress)
+        access = Access(TokenCheck(lambda: membership.view.config.tokens, Path("homing.yaml")))
+        parts = Parts(*members, *told, lambda: self.still, self.watch.templates.progress, access)
         self.app = create_app(parts)
 
     async def census(self):

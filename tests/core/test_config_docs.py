@@ -11,6 +11,7 @@ from pydantic.fields import FieldInfo
 from homing.core.config import parse
 from homing.core.config.models import POOL_ID, FileSection
 from homing.core.config.reading import allowed_by
+from homing.core.config.tls import ListenerName
 
 DOCS = Path(__file__).parents[2] / "docs" / "configuration.md"
 ROW = re.compile(r"^\| `(?P<key>[^`]+)` \| (?P<default>[^|]+) \| (?P<allowed>[^|]+) \| (?P<meaning>[^|]+) \|$", re.M)
@@ -50,6 +51,17 @@ WORDS = {
     "sessions.secret": "absent",
     "sessions.cookie": "absent",
     "sessions.signed": "absent",
+    "tls": "its keys' defaults",
+    "tokens": "its keys' defaults",
+    "tls.client": "its keys' defaults",
+    "tls.client.ca": "absent",
+    "tls.client.cert": "absent",
+    "tls.client.key": "absent",
+    "tls.client.server_name": "absent",
+    "tokens.admin": "absent",
+    "tokens.fleet": "absent",
+    **{f"tls.{name}": "absent" for name in get_args(ListenerName)},
+    **{f"tls.{name}.client_ca": "absent" for name in get_args(ListenerName)},
 }
 
 

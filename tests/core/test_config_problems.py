@@ -16,10 +16,13 @@ FIELD_NAME = (
 SESSION_KEYS = (
     "a mapping with keys of headers, body_fields, history, sagemaker, cookie, signed, ttl_s, max, pins, secret"
 )
-LOOPBACK = (
-    "a loopback address and a port from 1 to 65535, such as 127.0.0.1:9901 (anything wider needs a token, which this"
-    " version does not have)"
-)
+LOOPBACK = "a loopback address and a port from 1 to 65535, such as 127.0.0.1:9901 (it asks nobody who they are)"
+GUARDED_XDS = "a loopback address, or any with tls.xds.client_ca, tokens.fleet or tls.trusted_network"
+UNASKED = "and nobody who connects is asked who they are"
+IN_FILE = "file:PATH (a file in PEM)"
+PAIR = "a certificate with its key"
+SECRET = "env:NAME or file:PATH (the place of the secret, not the secret)"
+GUARDED_API = "a loopback address, or any with tokens.admin"
 ENDPOINT = "host:port without a scheme: an IP address ([...] around IPv6) or a DNS name, and a port from 1 to 65535"
 LISTENER = "an IP address of this machine and a port from 1 to 65535, such as 127.0.0.1:8080"
 POOL_ID = "a lower-case letter or digit, then up to 62 of a-z 0-9 . _ -; not beginning with homing- or homing_"
@@ -27,7 +30,7 @@ REPLICA_ID = "a letter or digit, then up to 127 of A-Z a-z 0-9 . _ : -"
 MODEL_NAME = "1 to 256 printable ASCII characters, without blanks, double quotes or backslashes"
 PATH = 'a path that begins with /, up to 256 printable ASCII characters, no " # or blank'
 POOL_KEYS = ", ".join(PoolSection.model_fields)
-TOP_KEYS = "listen, admin, xds, api, expose_decisions, sessions, tenants, auto, health, control, pools"
+TOP_KEYS = "listen, admin, xds, api, tls, tokens, expose_decisions, sessions, tenants, auto, health, control, pools"
 
 
 def problems(text: str | bytes) -> tuple[Problem, ...]:
@@ -152,9 +155,15 @@ def test_a_replica_key_is_refused(key, value, found, allowed):
         ("listen: localhost:8080", "listen", '"localhost:8080"', LISTENER),
         ("listen: 8080", "listen", "8080", LISTENER),
         ("admin: localhost:9901", "admin", '"localhost:9901"', LOOPBACK),
-        ("xds: 10.0.0.1:18000", "xds", '"10.0.0.1:18000"', LOOPBACK),
-        ("api: '[::]:8600'", "api", '"[::]:8600"', LOOPBACK),
-        ("api: 127.0.0.1:65536", "api", '"127.0.0.1:65536"', LOOPBACK),
+        ("xds: 10.0.0.1:18000", "xds", f"10.0.0.1:18000, {UNASKED}", GUARDED_XDS),
+        ("api: '[::]:8600'", "api", "[::]:8600, and no tokens.admin", GUARDED_API),
+        ("api: 127.0.0.1:65536", "api", '"127.0.0.1:65536"', LISTENER),
+        ("tokens: {admin: abc}", "tokens.admin", "something else", SECRET),
+        ("tls: {api: {cert: env:C, key: file:k}}", "tls.api.cert", '"env:C"', IN_FILE),
+        ("tls: {api: {cert: -----BEGIN, key: file:k}}", "tls.api.cert", "something else", IN_FILE),
+        ("tls: {api: {cert: file:c}}", "tls.api.key", "nothing", IN_FILE),
+        ("tls: {client: {cert: file:c}}", "tls.client.key", "nothing, though there is a cert", PAIR),
+        ("tls: {client: {key: file:c}}", "tls.client.cert", "nothing, though there is a key", PAIR),
     ],
 )
 def test_a_key_outside_the_pools_is_refused(section, key, found, allowed):
@@ -400,3 +409,21 @@ def test_an_adapter_is_a_name_of_one_pool_though_several_replicas_may_have_it():
     with pytest.raises(ConfigError) as caught:
         parse(f"pools: {{a: {{replicas: {replicas}}}, x: {{replicas: [{{id: r, address: 'h:3'}}]}}}}", "f")
     assert [p.found.split()[0] for p in caught.value.problems] == ['"x"']
+
+
+@pytest.mark.parametrize(
+    "section",
+    [
+        "api: 0.0.0.0:8600\ntokens: {admin: env:A}",
+        "xds: 0.0.0.0:18000\ntokens: {fleet: env:A}",
+        "xds: 0.0.0.0:18000\ntls: {trusted_network: true}",
+        "xds: 0.0.0.0:18000\ntls: {xds: {cert: file:c, key: file:k, client_ca: file:ca}}",
+    ],
+)
+def test_a_listener_that_asks_who_comes_may_be_wider_than_loopback(section):
+    assert parse(f"{POOL}\n{section}", "f").pools
+
+
+def test_a_certificate_without_client_ca_asks_nobody():
+    text = f"{POOL}\nxds: 0.0.0.0:18000\ntls: {{xds: {{cert: file:c, key: file:k}}}}"
+    assert problems(text) == (Problem("f", 2, "xds", f"0.0.0.0:18000, {UNASKED}", GUARDED_XDS),)

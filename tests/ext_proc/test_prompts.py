@@ -44,7 +44,8 @@ class Elsewhere:
         control.include_router(template_routes(self.known))
         self._control = httpx.ASGITransport(app=control)
         self.engine_status = 200
-        prompts._client = httpx.AsyncClient(transport=httpx.MockTransport(self._answer))
+        transport = httpx.MockTransport(self._answer)
+        prompts._client, prompts._telling = (httpx.AsyncClient(transport=transport) for _ in range(2))
 
     async def _answer(self, request: httpx.Request) -> httpx.Response:
         self.keys.append(request.headers.get("authorization"))
