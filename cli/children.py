@@ -22,6 +22,9 @@ PYTHON = (sys.executable, "-P", "-m", "homing")
 VARIABLE = "HOMING_SECRET"  # as in ext_proc.pins.secret, which is too much to import here
 PYTHON_ENV = {"PYTHONUNBUFFERED": "1"}
 
+PRESET = "h100-llama-8b"
+"""What a simulated replica is: on hardware of its own, since there it costs time what is not in its prefix cache."""
+
 
 @dataclass(frozen=True, slots=True)
 class Installation:
@@ -97,7 +100,7 @@ def _replica(replica: SimulatedReplica) -> Child:
     address = str(replica.address)
     return Child(
         f"{replica.pool}/{replica.id}",
-        fixed(*PYTHON, "sim", "--listen", address, "--id", replica.id, "--model", replica.model),
+        fixed(*PYTHON, "sim", "--listen", address, "--id", replica.id, "--model", replica.model, "--preset", PRESET),
         Answers(address, "/health"),
         env=PYTHON_ENV,
     )

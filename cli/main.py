@@ -20,6 +20,7 @@ COMMANDS = {
     "plan": "Say what a change of replicas would move.",
     "init": "Write a first file from engines or from Envoy's configuration.",
     "check": "Validate the file.",
+    "verify": "Measure what affinity does for a cluster, and why not.",
     "render": "Write Envoy's or NGINX's configuration, whole or in fragments.",
 }
 

@@ -32,6 +32,9 @@ def ready_block(config: Config, seconds: float) -> str:
             "The next turn, with that id:",
             f"  {_curl(chat, model, turns, session='ID-FROM-THE-FIRST-ANSWER')}",
             "",
+            "What affinity brings, measured:",
+            f"  homing verify --url http://{reachable(config.listen)} --model {model} --api http://{config.api}",
+            "",
             "Ctrl-C ends it",
         )
     )

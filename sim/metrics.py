@@ -38,6 +38,7 @@ class EngineCollector(Collector):
     engine: Engine
     model: str
     began_s: float
+    prefix_caching: bool
 
     def collect(self) -> Iterator[Metric]:
         engine, counters, shape = self.engine, self.engine.counters, self.engine.cache.shape
@@ -67,7 +68,7 @@ class EngineCollector(Collector):
             "Information of the LLMEngine CacheConfig",
             labels=("block_size", "num_gpu_blocks", "enable_prefix_caching", "engine"),
         )
-        info.add_metric((str(shape.block_size), str(shape.num_blocks), "True", "0"), 1)
+        info.add_metric((str(shape.block_size), str(shape.num_blocks), str(self.prefix_caching), "0"), 1)
         yield info
         began = "Start time of the process since unix epoch in seconds."
         yield GaugeMetricFamily("process_start_time_seconds", began, self.began_s)
@@ -76,10 +77,12 @@ class EngineCollector(Collector):
 class Metrics:
     """One a process, with a registry of its own."""
 
-    def __init__(self, engine: Engine, model: str, max_model_len: int, began_s: float = 0.0) -> None:
+    def __init__(
+        self, engine: Engine, model: str, max_model_len: int, began_s: float = 0.0, *, prefix_caching: bool = True
+    ) -> None:
         """`began_s`: when this life began, since 1970."""
         self._registry = CollectorRegistry(auto_describe=False)
-        self._registry.register(EngineCollector(engine, model, began_s))
+        self._registry.register(EngineCollector(engine, model, began_s, prefix_caching))
         self._model = model
         self._ttft = self._histogram("time_to_first_token_seconds", "Time to first token in seconds.", _TTFT_S)
         self._itl = self._histogram("inter_token_latency_seconds", "Inter-token latency in seconds.", _ITL_S)

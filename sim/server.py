@@ -106,7 +106,9 @@ class Life:
         config = options.kv_events
         tokenizer, template = _texts(options)
         engine, max_model_len = build_engine(options.engine, record_events=config.enable_kv_cache_events)
-        metrics = Metrics(engine, options.model, max_model_len, time.time())
+        metrics = Metrics(
+            engine, options.model, max_model_len, time.time(), prefix_caching=options.engine.prefix_caching
+        )
         self.driver = Driver(engine, metrics, time_scale=options.time_scale)
         self._publisher = None
         if config.enable_kv_cache_events:
