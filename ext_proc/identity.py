@@ -16,6 +16,9 @@ from homing.core.seal import Seal
 from homing.core.session import SessionKey
 from homing.ext_proc.events import Headers, SetHeaders
 
+GIVEN = "x-homing-given"
+"""Envoy says by it that the client has named its session."""
+
 COOKIE = "x-homing-cookie"
 SET_COOKIE = "x-homing-set-cookie"
 
@@ -62,7 +65,7 @@ class Identity:
 
     def of(self, headers: Headers) -> Caller:
         key = self.key(headers)
-        given = "x-homing-given" in headers
+        given = GIVEN in headers
         cookie, seal = self._cookie, self._seals.cookie
         if cookie is not None and seal is not None and (COOKIE in headers or not given):
             return self._by_cookie(headers, key, cookie, seal)

@@ -8,16 +8,13 @@ from __future__ import annotations
 import math
 from collections.abc import Awaitable, Callable, Iterable
 from hashlib import blake2b
-from typing import Protocol
-
-from msgspec import structs
 
 from homing.core import responses
 from homing.core.config import Config
 from homing.core.fleet import Fleet
 from homing.core.history import Said, header_safe, read
 from homing.core.placement.counters import Counters
-from homing.core.placement.decision import Arrival, Decision, Reason, Ref
+from homing.core.placement.decision import Arrival, Decision
 from homing.core.placement.home import Placer
 from homing.core.placement.kept import Kept
 from homing.core.placement.load import Place
@@ -28,7 +25,8 @@ from homing.ext_proc.body import Bodies, Work
 from homing.ext_proc.counts import Counts
 from homing.ext_proc.events import Event, Headers, Reject, RequestHeadersReceived, ResponseHeadersReceived, SetHeaders
 from homing.ext_proc.exchange import Reading, Stage
-from homing.ext_proc.identity import COOKIE, NO_SEALS, Caller, Identity, Seals
+from homing.ext_proc.hearing import Hearing, TtftSink
+from homing.ext_proc.identity import GIVEN, NO_SEALS, Caller, Identity, Seals
 from homing.ext_proc.learning import LEARN, SESSION, ResponseLearner, learn, lesson
 from homing.ext_proc.models import Models
 from homing.ext_proc.outcomes import Outcome
@@ -36,23 +34,11 @@ from homing.ext_proc.prefixes import Prefixes
 from homing.ext_proc.proof import Proof
 from homing.ext_proc.response_requests import ResponsesRequest, ResponseVisit
 from homing.ext_proc.routed import NEW_SESSION, RoutedRequest, Settled, UnnamedRequest
+from homing.ext_proc.settling import Settling, length
 from homing.ext_proc.tokenizing import Sent
 from homing.ext_proc.unread import Unread
 
 CONVERSATION_PATHS = (b"/v1/chat/completions", b"/v1/messages", responses.PATH)
-
-GIVEN = "x-homing-given"
-UNUSUAL = frozenset({"x-session-close", "x-homing-odd", LEARN, COOKIE})
-"""Headers that ask for more than a place."""
-
-
-class TtftSink(Protocol):
-    """Where times to the first byte go, in seconds."""
-
-    def observe(self, place: Place, seconds: float) -> None: ...
-
-    def forget(self, place: Place) -> None:
-        """The replica is gone for good."""
 
 
 class Picker:
@@ -84,7 +70,8 @@ class Picker:
         self.models = Models(secret, clock)
         self._fields: tuple[str, ...] = ()
         self._recognises = False
-        self._plain: frozenset[str] = frozenset()
+        self._settling = Settling(placer, self.identity.key, self.counts, clock)
+        self._hearing = Hearing(placer, self.counts, ttft, clock)
 
     def configure(self, config: Config, seals: Seals = NO_SEALS) -> None:
         """What the file says of sessions and tenants, as of now."""
@@ -102,14 +89,14 @@ class Picker:
         header = tenants.header if tenants is not None and tenants.trusted else None
         self.identity.configure(header, sessions.cookie, seals)
         self.placer.finish = self.identity.sign if self.identity.signs else None
-        self._plain = self._plain_pools()
+        self._settling.pools = self._plain_pools()
 
     def adopt(self, fleet: Fleet) -> None:
         """The fleet as of now. Pools that did not change keep their tables; who is gone leaves the metrics."""
         before, self.fleet = self.fleet, CompiledFleet.of(fleet, self.fleet)
         self.version = fleet.version
         self.bodies.adopt(fleet)
-        self._plain = self._plain_pools()
+        self._settling.pools = self._plain_pools()
         if self._prefixes is not None:
             self._prefixes.adopt(fleet)
         for place in before.fit() - self.fleet.fit():  # when it is back it is most likely a new process, and cold
@@ -127,37 +114,14 @@ class Picker:
     def route(
         self, request: RequestHeadersReceived
     ) -> RoutedRequest | Settled | Reject | Reading[RoutedRequest | Reject]:
-        if (settled := self._settle(request)) is not None:
+        settled = self._settling.settle(request, self._pool_of(request))
+        if settled is not None:
             return settled
         wait = self._to_read(request)
         return self._route(request) if wait is None else Reading(wait, lambda: self._route(request))
 
-    def _settle(self, request: RequestHeadersReceived) -> Settled | None:
-        """The usual request, the next turn of a session that goes home, without a step that it does not need. None for
-        any other: the steps of `_route` find out."""
-        headers, pool = request.headers, self._pool_of(request)
-        if (
-            pool is None
-            or pool.pool.id not in self._plain
-            or GIVEN not in headers
-            or request.subset is not None
-            or not UNUSUAL.isdisjoint(headers)
-            or request.model in pool.unusual
-            or responses.PATH in headers.get(":path", b"")
-        ):
-            return None
-        key = self.identity.key(headers)
-        if not key.session.isascii() or not 0 < len(key.session) <= KEY_ID_BYTES:
-            return None
-        now = self._clock()
-        decision = self.placer.staying.begin(pool, key, _length(headers), now)
-        if decision is None:
-            return None
-        self.counts.decisions[pool.pool.id, Reason.HOME] += 1
-        return Settled(self.placer.load, decision)
-
     def _plain_pools(self) -> frozenset[str]:
-        """Whose usual requests `_settle` may decide: no body is read, nobody is refused, and ids are what they say."""
+        """Whose usual requests `settling` may decide."""
         if self.models.chooses or self.identity.signs:
             return frozenset()
         settings = self.placer.scales.settings
@@ -218,10 +182,10 @@ class Picker:
         # no id: not through our filters; one minted from nothing would be the same for everybody.
         # no body (a probe, a list): begins no conversation, and Envoy spreads it well enough alone
         placeable = key.session and (given or request.has_body)
-        arrival = Arrival(key, given, _length(headers), pool.adapter(request.model))
-        decision = self.placer.place(pool, arrival, self._clock()) if placeable else None
-        self._begin(pool, decision)
+        arrival = Arrival(key, given, length(headers), pool.adapter(request.model))
+        decision = self._place(pool, arrival) if placeable else None
         if decision is None:
+            self._begin(pool, None)
             learns = (*learns, *self._issued(headers, caller))
         return RoutedRequest(self, pool, decision, request.model, key, work, closing, expires, learns, cookie)
 
@@ -311,6 +275,19 @@ class Picker:
         self.bodies.forget(key)
         self.models.forget(key)
 
+    def _place(self, pool: CompiledPool, arrival: Arrival) -> Decision | None:
+        """On its way, where it is placed at all."""
+        now = self._clock()
+        if arrival.given and arrival.adapter is None:
+            decision = self.placer.staying.begin(pool, arrival.key, arrival.size_bytes, now)
+            if decision is not None:
+                self.counts.decisions[pool.pool.id, decision.reason] += 1
+                return decision
+        decision = self.placer.place(pool, arrival, now)
+        if decision is not None:
+            self._begin(pool, decision)
+        return decision
+
     def _visit(
         self, pool: CompiledPool | None, key: SessionKey, response_id: bytes, closing: SessionKey | None
     ) -> ResponseVisit | Reject:
@@ -348,7 +325,7 @@ class Picker:
         closing: SessionKey | None,
     ) -> RoutedRequest | Reject:
         """A hop before us allows only some addresses: placed by the headers alone, and nowhere else."""
-        given, size_bytes = GIVEN in request.headers, _length(request.headers)
+        given, size_bytes = GIVEN in request.headers, length(request.headers)
         arrival = Arrival(key, given, size_bytes, pool.adapter(request.model), request.subset)
         decision = self.placer.place(pool, arrival, self._clock()) if key.session else None
         self._begin(pool, decision)
@@ -387,30 +364,8 @@ class Picker:
     def finished(self, outcome: Outcome) -> None:
         """One entry of Envoy's access log."""
         pool = self.fleet.by_id.get(outcome.pool_id)
-        if pool is None:  # answered by Envoy itself
-            return
-        if outcome.replica_id not in pool.by_id and (ref := Ref.decode(outcome.ref)) is not None:
-            outcome = structs.replace(outcome, replica_id=pool.served(outcome.replica_id, ref.told))
-        self.counts.outcomes[outcome.pool_id, outcome.replica_id, f"{outcome.status // 100}xx"] += 1
-        if outcome.attempts > 1:
-            self.counts.retried[outcome.pool_id] += 1
-        if outcome.ttft_s is not None and outcome.replica_id:
-            self._ttft.observe((outcome.pool_id, outcome.replica_id), outcome.ttft_s)
-        if outcome.decision == "fallback":
-            self.counts.fallbacks[outcome.pool_id] += 1
-        elif self._rehome(pool, outcome):
-            self.counts.rehomed[outcome.pool_id] += 1
-
-    def _rehome(self, pool: CompiledPool, outcome: Outcome) -> bool:
-        """Where it was served well. One that failed everywhere is at home nowhere else."""
-        ref = Ref.decode(outcome.ref) if outcome.status < 500 else None
-        if ref is None:
-            return False
-        if outcome.ttft_s is not None and outcome.status < 300 and outcome.replica_id == ref.told:
-            if outcome.attempts <= 1:
-                self.placer.first_token(pool, ref, outcome.ttft_s, self._clock())
-            return False
-        return self.placer.served_by(pool, ref, outcome.replica_id, self._clock())
+        if pool is not None:  # else answered by Envoy itself
+            self._hearing.hear(pool, outcome)
 
     def _issued(self, headers: Headers, caller: Caller) -> SetHeaders:
         """The id that goes back with what is not placed, where ids are signed: it has to be one that is taken."""
@@ -428,9 +383,3 @@ class Picker:
             self.counts.odd_ids["long"] += 1
         if not key.session.isascii():
             self.counts.odd_ids["non_ascii"] += 1
-
-
-def _length(headers: Headers) -> int:
-    """Bytes of the body; 0 where nobody says."""
-    length = headers.get("content-length", b"")
-    return int(length) if length.isdigit() and len(length) < 12 else 0
