@@ -11,7 +11,8 @@ from homing.core.config import Config
 
 def ready_block(config: Config, seconds: float) -> str:
     """Several lines, without a newline at the end. `seconds`: how long the start took."""
-    chat = f"{'http' if config.tls.listen is None else 'https'}://{reachable(config.listen)}/v1/chat/completions"
+    data = f"{'http' if config.tls.listen is None else 'https'}://{reachable(config.listen)}"
+    chat = f"{data}/v1/chat/completions"
     api = f"{'http' if config.tls.api is None else 'https'}://{reachable(config.api)}"
     model = config.pools[0].served_name
     first = {"role": "user", "content": "Hello, who are you?"}
@@ -33,7 +34,7 @@ def ready_block(config: Config, seconds: float) -> str:
             f"  {_curl(chat, model, turns, session='ID-FROM-THE-FIRST-ANSWER')}",
             "",
             "What affinity brings, measured:",
-            f"  homing verify --url http://{reachable(config.listen)} --model {model} --api http://{config.api}",
+            f"  homing verify --url {data} --model {model} --api {api}",
             "",
             "Ctrl-C ends it",
         )

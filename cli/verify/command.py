@@ -94,13 +94,12 @@ def _key(place: str | None) -> str | None:
     key itself."""
     if place is None:
         return None
-    source, _, name = place.partition(":")
-    if source not in ("env", "file"):
-        raise click.UsageError("--api-key: say env:NAME or file:PATH, where the key is; not the key itself")
+    from homing.control.secrets import SecretError, resolve
+    from homing.core.config.kinds import Secret
+
     try:
-        key = (os.environ.get(name, "") if source == "env" else Path(name).read_text()).strip()
-    except (OSError, UnicodeDecodeError):
-        raise click.UsageError("--api-key: there is no such file that can be read") from None
-    if not key:
-        raise click.UsageError("--api-key: there is nothing at that place")
-    return key
+        return resolve(Secret()(place), Path("file"), os.environ).decode("ascii")
+    except SecretError as error:
+        raise click.UsageError(f"--api-key: {error}") from None
+    except ValueError:
+        raise click.UsageError("--api-key: say env:NAME or file:PATH, where the key is; not the key itself") from None

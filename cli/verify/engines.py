@@ -61,22 +61,23 @@ def of_the_file(path: str, model: str) -> Urls:
     """By the control service that the file names; where none answers, by the replicas in the file."""
     from homing.cli.config_file import load
 
-    config = load(path)
     try:
-        return of_control(f"http://{config.api}", model)
+        return of_control(None, path, model)
     except click.ClickException:
         pools = [
             _Pool(p.served_name, [_Replica(r.id, str(r.address)) for r in p.replicas], list(p.aliases))
-            for p in config.pools
+            for p in load(path).pools
         ]
         return _of_pools(pools, model)
 
 
-def of_control(api: str, model: str) -> Urls:
-    """Those of the fleet of the control service at `api`. Raises click.ClickException."""
-    from homing.cli.api_client import Api
+def of_control(api: str | None, path: str | None, model: str) -> Urls:
+    """Those of the fleet of the control service at `api`, or of the one that the file at `path` names; how it is spoken
+    to is in the file. Raises click.ClickException."""
+    from homing.cli.api_client import Api, ApiPlace
 
-    return _of_pools(Api.at("", api).call("GET", "/api/fleet", _Fleet).pools, model)
+    place = ApiPlace(api, None, None, None, None)
+    return _of_pools(Api.at(path or "", place).call("GET", "/api/fleet", _Fleet).pools, model)
 
 
 def of_this_machine(url: str, model: str) -> Urls:
@@ -84,7 +85,7 @@ def of_this_machine(url: str, model: str) -> Urls:
     if urlsplit(url).hostname not in LOOPBACK:
         return {}
     try:
-        return of_control(DEFAULT_API, model)
+        return of_control(DEFAULT_API, None, model)
     except click.ClickException:
         return {}
 

@@ -109,7 +109,7 @@ def _engines(job: Job, model: str) -> Urls:
     if job.engines:
         return named(job.engines)
     if job.api is not None:
-        return of_control(job.api, model)
+        return of_control(job.api, job.config_path, model)
     if job.config_path is not None:
         return of_the_file(job.config_path, model)
     return of_this_machine(job.target.url, model)

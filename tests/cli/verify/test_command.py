@@ -248,7 +248,7 @@ def test_of_several_models_one_has_to_be_named(gateway: FakeGateway) -> None:
     ("arguments", "words"),
     [
         (("--api-key", "sk-secret"), "say env:NAME or file:PATH"),
-        (("--api-key", "env:NO_SUCH_NAME_HERE"), "there is nothing at that place"),
+        (("--api-key", "env:NO_SUCH_NAME_HERE"), "the variable is not set"),
         (("--header", "nonsense"), "give 'NAME: VALUE'"),
         (("--turns", "3"), "3 is not in the range x>=4"),
         (("--engine", "http://a:1", "--engine", "a:1"), "named twice"),
