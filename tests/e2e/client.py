@@ -22,24 +22,27 @@ def chat_body(model: str, *, stream: bool = False, max_tokens: int = 8) -> bytes
 
 @dataclass
 class Answer:
-    """`chunks` as they arrived, with the time of each (of the loop's clock). `complete`: it ended as HTTP says."""
+    """`chunks` as they arrived, with the time of each (of the loop's clock). `complete`: it ended as HTTP says.
+    `connected`: there was somebody to ask."""
 
     status: int = 0
     headers: dict[str, str] = field(default_factory=dict)
     chunks: list[tuple[float, bytes]] = field(default_factory=list)
     complete: bool = False
+    connected: bool = False
 
     @property
     def body(self) -> bytes:
         return b"".join(chunk for _, chunk in self.chunks)
 
 
-async def ask(port: int, message: bytes, timeout_s: float = 60.0) -> Answer:
+async def ask(port: int, message: bytes, timeout_s: float = 60.0, host: str = "127.0.0.1") -> Answer:
     """One request on a connection of its own. A broken answer is an answer that is not `complete`."""
     answer = Answer()
     try:
         async with asyncio.timeout(timeout_s):
-            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            reader, writer = await asyncio.open_connection(host, port)
+            answer.connected = True
             try:
                 writer.write(message)  # not drained: an early answer is read while the body is still on its way
                 await _read(reader, answer)

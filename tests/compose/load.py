@@ -1,0 +1,62 @@
+"""Sessions that take turns through a published port, all the time."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from uuid import uuid4
+
+from e2e.client import Answer, ask, chat_body, request
+
+Place = tuple[str, int]
+
+AT_ONCE = 4
+PAUSE_S = 0.2  # two processors are shared by all of it
+
+
+@dataclass
+class Load:
+    """Sessions with ids of their own. `places`: who gets no connection at one goes on to the next, as clients do with
+    the addresses of a name. Once connected, it is the answer that counts."""
+
+    places: Sequence[Place]
+    model: str
+    sessions: Sequence[str] = field(default_factory=lambda: [f"s{i}-{uuid4().hex[:8]}" for i in range(16)])
+    failed: list[Answer] = field(default_factory=list)
+
+    async def turns(self) -> dict[str, str]:
+        """One turn of every session; who served each."""
+        gate = asyncio.Semaphore(AT_ONCE)
+
+        async def turn(session: str) -> Answer:
+            async with gate:
+                message = request(chat_body(self.model), {"x-session-id": session})
+                for host, port in self.places:
+                    answer = await ask(port, message, host=host)
+                    if answer.connected:
+                        break
+            return answer
+
+        given = await asyncio.gather(*map(turn, self.sessions))
+        self.failed += [a for a in given if a.status != 200 or not a.complete]
+        return {s: a.headers.get("x-homing-replica", "") for s, a in zip(self.sessions, given, strict=True)}
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Turns all the time; not one may fail."""
+
+        async def load() -> None:
+            while not ended.is_set():
+                await self.turns()
+                await asyncio.sleep(PAUSE_S)
+
+        ended = asyncio.Event()
+        loading = asyncio.create_task(load())
+        try:
+            yield
+        finally:
+            ended.set()
+            await loading
+        assert [(a.status, a.body[:200]) for a in self.failed] == []
