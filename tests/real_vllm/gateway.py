@@ -66,6 +66,11 @@ class Gateway(Up):
         text = self.http.get(f"http://127.0.0.1:{self.api}/metrics").text
         return summed(text, name, {"picker": picker, **labels})
 
+    def receipts(self, session: str) -> list[dict[str, object]]:
+        """Where the pickers that know the session would send its next turn."""
+        found = self.api_json(f"/api/explain?session={session}&pool={POOL}")["receipts"]
+        return [receipt for receipt in found if receipt["home"]]
+
     def repairs(self, model: str) -> bool:
         """Whether the picker knows that the template has to be helped."""
         two = [{"role": "system", "content": word} for word in ("one", "two")]

@@ -68,6 +68,8 @@ def test_users_are_served_where_the_events_say_that_their_prompt_is(homing: Gate
         answer = homing.chat(messages)
         assert (answer.headers["x-homing-replica"], answer.headers["x-homing-decision"]) == (other, "new")
         assert cached(answer) == reused([fleet[other].tokens(shared)], fleet[other].tokens(messages)) > 2000
+        receipts = homing.receipts(answer.headers["x-session-id"])
+        assert {(each["home"], each["hash_owner"], each["choice"]) for each in receipts} == {(other, other, other)}
 
 
 class LossyWire:
