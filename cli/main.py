@@ -18,6 +18,8 @@ COMMANDS = {
     "explain": "Say where a session's next turn would go, and why.",
     "drain": "Let a replica finish its sessions, then leave.",
     "undrain": "Take a drain back.",
+    "policy": "Show, set and roll back what operators decide at run time.",
+    "bypass": "Let traffic pass as if homing were not there: on or off.",
     "plan": "Say what a change of replicas would move.",
     "init": "Write a first file from engines or from Envoy's configuration.",
     "check": "Validate the file.",

@@ -11,6 +11,8 @@ from homing.cli.api_client import Api, ApiPlace, api_options
 from homing.cli.drain import said
 from homing.cli.duration import in_words
 from homing.cli.fleet_view import Drain, Drains, Fleet, Pool
+from homing.cli.policy_view import Policies
+from homing.cli.policy_view import in_words as in_words_of_policy
 
 SOON_S = 14 * 86_400.0
 """A certificate that runs out within this time is spoken of."""
@@ -57,6 +59,7 @@ class Status(msgspec.Struct):
     envoys: list[Stream]
     control: Control
     certificates: list[Certificate]
+    policy: Policies
 
 
 @click.command("status")
@@ -71,12 +74,13 @@ def command(config_path: str, api: ApiPlace, as_json: bool) -> None:
         asked.call("GET", "/api/xds", Xds).streams,
         asked.call("GET", "/api/control", Control),
         asked.call("GET", "/api/certificates", list[Certificate]),
+        asked.call("GET", "/api/policy", Policies),
     )
     click.echo(msgspec.json.encode(status).decode() if as_json else described(status, time.time()))
 
 
 def described(status: Status, now_s: float) -> str:
-    lines: list[str] = []
+    lines = ["BYPASS IS ON: traffic passes as if homing were not there"] if status.policy.now.bypass else []
     for pool in status.fleet.pools:
         serving = sum(r.healthy and r.state == "ready" for r in pool.replicas)
         lines.append(
@@ -85,6 +89,8 @@ def described(status: Status, now_s: float) -> str:
         lines += table(pool)
     lines += [said(drain, now_s) for drain in status.drains]
     lines += [f"Envoy {s.node} {s.envoy_version}: {s.answer}" for s in status.envoys] or ["no Envoy is connected"]
+    if status.policy.now.pools:
+        lines += in_words_of_policy(status.policy).splitlines()
     lines += of_control(status.control)
     lines += [line for certificate in status.certificates if (line := _warned(certificate, now_s))]
     if status.fleet.told != status.fleet.version:

@@ -12,7 +12,7 @@ from fastapi.responses import HTMLResponse, JSONResponse
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry
 
 from homing import __version__
-from homing.control import api_control, api_drains, api_explain, api_plan, api_replicas, api_sessions
+from homing.control import api_control, api_drains, api_explain, api_plan, api_policy, api_replicas, api_sessions
 from homing.control.ads_server import AdsServer
 from homing.control.api_docs import page
 from homing.control.api_models import CertificateView, FleetView, Health, Readiness, XdsView
@@ -27,6 +27,7 @@ from homing.control.membership import Membership
 from homing.control.page import page as overview_page
 from homing.control.picker_metrics import PickerMetrics, exposition
 from homing.control.picker_sessions import PickerSessions
+from homing.control.policies import Policies
 from homing.control.registrations import Registrations
 from homing.control.state import StateError
 from homing.control.templates.api import TemplateView, template_routes
@@ -71,6 +72,7 @@ class Parts:
     templates: Mapping[str, Progress]
     access: Access
     peer: Peer | None = None
+    policies: Policies | None = None
 
 
 def create_app(parts: Parts) -> FastAPI:
@@ -82,6 +84,8 @@ def create_app(parts: Parts) -> FastAPI:
     app.include_router(api_explain.routes(parts.sessions))
     app.include_router(template_routes(parts.templates))
     app.include_router(api_replicas.routes(parts.membership, parts.registrations, parts.sources, parts.audit))
+    if parts.policies is not None:
+        app.include_router(api_policy.routes(parts.membership, parts.policies, parts.audit))
     app.include_router(api_control.routes(parts.peer))
     app.include_router(_operations_routes(parts))
     app.add_middleware(Guard, tokens=parts.access.tokens, mutual=parts.access.mutual)

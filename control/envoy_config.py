@@ -256,6 +256,7 @@ def _environment() -> jinja2.Environment:
     )
     environment.filters |= {
         "by_name": _by_name,
+        "bypassed": _bypassed,
         "duration": lambda seconds: f"{seconds:.3f}s",
         "envoy_address": _envoy_address,
         "host": lambda address: Address.parse(address).host,
@@ -296,6 +297,11 @@ def _by_name(pool: Pool) -> bool:
         except ValueError:
             return True
     return False
+
+
+def _bypassed(pool: Pool) -> bool:
+    """Whether no picker is asked, by policy. An alias has to be rewritten in any case."""
+    return pool.mode == "off" and not pool.aliases
 
 
 def _session_key(config: Config) -> str:

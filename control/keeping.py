@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from homing.control.audit import Audit
 from homing.control.discovery.sources import Sources
 from homing.control.drains import Drains
+from homing.control.policies import Policies
 from homing.control.proving import Proving
 from homing.control.registrations import Registrations
 from homing.control.state import LastFound, Proved, Saved
@@ -22,6 +23,7 @@ class Keeping:
     sources: Sources
     proving: Proving
     audit: Audit
+    policies: Policies
     decides: Callable[[], bool]
 
     def restore(self, saved: Saved) -> None:
@@ -39,6 +41,7 @@ class Keeping:
         if new:  # who decides knows better than what it wrote itself
             self.proving.restore({proved.place: proved.epoch for proved in saved.proved})
         self.audit.restore(saved.audit)
+        self.policies.restore(saved.policies)
         self.drains.restore(saved.drains)
 
     def known(self) -> Saved:
@@ -48,4 +51,5 @@ class Keeping:
             tuple(LastFound(key, found) for key, found in self.sources.good.items()),
             tuple(Proved(place, epoch) for place, epoch in self.proving.proved.items()),
             self.audit.all,
+            self.policies.all,
         )

@@ -20,6 +20,7 @@ from homing.core.fleet import (
     TemplateProbed,
 )
 from homing.core.placement.load import Place
+from homing.core.policy import Policy, applied, within
 from homing.core.sources import Difference, merge
 
 CONTROL = "control"
@@ -52,6 +53,7 @@ class Membership:
         self.views = Latest(View(config, self._written))
         self.role: Callable[[], Role] = lambda: Role.LEADING
         """What this process may say of the replicas."""
+        self._policy = Policy()
         self._adopted: Fleet | None = None
         self._unsaid: dict[tuple[type[Event], str], Event] = {}
 
@@ -67,7 +69,7 @@ class Membership:
         """As `following`. Raises KeyError where CONTROL was not announced as a source."""
         config = self.view.config
         self._reports[CONTROL] = {pool.id: pool.replicas for pool in last.pools}
-        self._draining = _draining(last)
+        self._draining, self._policy = _draining(last), within(last)
         self._away = frozenset(p for p in places(self._written) - places(last) if last.pool(p[0]) is not None)
         self.views.set(View(config, last))
         self._merge(config)
@@ -134,6 +136,12 @@ class Membership:
             self._draining, self._away = draining, away
             self._merge(self.view.config)
 
+    def set_policy(self, policy: Policy) -> None:
+        """What operators decided. Where another process decides who is fit, it tells this too."""
+        if policy != self._policy:
+            self._policy = policy
+            self._merge(self.view.config)
+
     def _merge(self, config: Config) -> None:
         self._merged = merge(config.fleet().pools, self._reports)
         before, self._written = self._written, Fleet(self._merged.pools)
@@ -149,7 +157,7 @@ class Membership:
         fleet = self.view.fleet.apply(PoolsReported(known))
         for place in sorted(_draining(fleet) ^ (self._draining & places(fleet))):
             fleet = fleet.apply(DrainChanged(*place, draining=place in self._draining))
-        self._replace(View(config, fleet))
+        self._replace(View(config, applied(self._policy, fleet)))
 
     def _replace(self, view: View) -> None:
         if view != self.view:

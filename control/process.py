@@ -36,6 +36,7 @@ from homing.control.membership import CONTROL, Membership
 from homing.control.metrics import ControlCollector, registry
 from homing.control.picker_metrics import PickerMetrics
 from homing.control.picker_sessions import PickerSessions
+from homing.control.policies import Policies
 from homing.control.proving import Proving
 from homing.control.registrations import SOURCE, Registrations
 from homing.control.secrets import SecretError, resolve
@@ -98,7 +99,10 @@ async def run(config: Config, options: Options, resources: Resources) -> None:
     pickers, census = PickerMetrics(asked, tls=known), PickerCensus(asked, tls=known)
     sessions = PickerSessions(asked, token=_token(config, options.file), tls=known)
     audit, drains = Audit(state, time.time), Drains(membership, census, state, time.time)
-    keeping = Keeping(drains, registrations, sources, proving, audit, lambda: membership.role() is not Role.FOLLOWING)
+    policies = Policies(membership, state, time.time)
+    keeping = Keeping(
+        drains, registrations, sources, proving, audit, policies, lambda: membership.role() is not Role.FOLLOWING
+    )
     peer = _peer(shared, membership, keeping, lambda: feed.version, watch.begun.is_set) if shared else None
     collector = ControlCollector(watch, sources, telling, feed, ads, peer)
     if peer is None:
@@ -125,7 +129,7 @@ async def run(config: Config, options: Options, resources: Resources) -> None:
     told = ads, feed, registry(collector, CertificateCollector(tls)), pickers, sessions
     tokens = TokenCheck(lambda: membership.view.config.tokens, options.file)
     access = Access(tokens, tls.asks_clients("api"), tls.held)
-    parts = Parts(*members, *told, waiting, watch.templates.progress, access, peer)
+    parts = Parts(*members, *told, waiting, watch.templates.progress, access, peer, policies)
     http = HttpServer(create_app(parts), tls=tls.server("api"))
     envoys = everybody if tls.asks_clients("xds") else tokens.admits_envoy
     async with contextlib.AsyncExitStack() as stack:

@@ -24,8 +24,10 @@ from homing.control.audit import MAX_ENTRIES, Entry
 from homing.control.discovery.source import Found
 from homing.control.discovery.sources import Key
 from homing.control.drains import Drain
+from homing.control.policies import MAX_KEPT
 from homing.control.registrations import Registration
 from homing.core.placement.load import Place
+from homing.core.policy import Policy
 
 log = logging.getLogger(__name__)
 
@@ -36,10 +38,11 @@ CREATE TABLE IF NOT EXISTS drains (pool TEXT, replica TEXT, record BLOB NOT NULL
 CREATE TABLE IF NOT EXISTS registrations (pool TEXT, replica TEXT, record BLOB NOT NULL, PRIMARY KEY (pool, replica));
 CREATE TABLE IF NOT EXISTS found (pool TEXT, kind TEXT, record BLOB NOT NULL, PRIMARY KEY (pool, kind));
 CREATE TABLE IF NOT EXISTS proved (pool TEXT, replica TEXT, record BLOB NOT NULL, PRIMARY KEY (pool, replica));
+CREATE TABLE IF NOT EXISTS policies (version INTEGER PRIMARY KEY, record BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS audit (id INTEGER PRIMARY KEY AUTOINCREMENT, record BLOB NOT NULL);
 PRAGMA user_version = 1;
 """
-TABLES = ("drains", "registrations", "found", "proved", "audit")
+TABLES = ("drains", "registrations", "found", "proved", "audit", "policies")
 
 T = TypeVar("T")
 Row = tuple[int, bytes]
@@ -75,6 +78,7 @@ class Saved:
     found: tuple[LastFound, ...] = ()
     proved: tuple[Proved, ...] = ()
     audit: tuple[Entry, ...] = ()
+    policies: tuple[Policy, ...] = ()
     aside: Path | None = None
 
 
@@ -130,6 +134,13 @@ class State:
     async def put_proved(self, place: Place, epoch: int) -> None:
         row = (*place, msgspec.json.encode(Proved(place, epoch)))
         await self._write("INSERT OR REPLACE INTO proved VALUES (?, ?, ?)", row)
+
+    async def put_policy(self, policy: Policy) -> bool:
+        """The oldest of more than MAX_KEPT leave. True: nobody else writes here."""
+        row = (policy.version, msgspec.json.encode(policy))
+        await self._write("INSERT OR REPLACE INTO policies VALUES (?, ?)", row)
+        await self._write("DELETE FROM policies WHERE version <= ?", (policy.version - MAX_KEPT,))
+        return True
 
     async def put_audit(self, entry: Entry) -> None:
         """The oldest of more than MAX_ENTRIES leave."""
@@ -234,6 +245,7 @@ def _decoded(rows: _Rows) -> tuple[Saved, bool]:
         tuple(records("found", LastFound)),
         tuple(records("proved", Proved)),
         tuple(records("audit", Entry)),
+        tuple(records("policies", Policy)),
     )
     return saved, good
 
@@ -256,4 +268,6 @@ def _restore(connection: sqlite3.Connection, saved: Saved) -> None:
     for table, records in keyed.items():
         rows = ((*key, msgspec.json.encode(record)) for key, record in records)
         connection.executemany(f"INSERT OR REPLACE INTO {table} VALUES (?, ?, ?)", rows)
+    kept = ((policy.version, msgspec.json.encode(policy)) for policy in saved.policies)
+    connection.executemany("INSERT OR REPLACE INTO policies VALUES (?, ?)", kept)
     connection.executemany("INSERT INTO audit (record) VALUES (?)", ((msgspec.json.encode(e),) for e in saved.audit))

@@ -21,6 +21,9 @@ import msgspec
 from homing.core.template.record import Capabilities
 
 HashPolicy = Literal["ring", "maglev", "ketama"]
+Mode = Literal["off", "observe", "route", "full"]
+MODES: tuple[Mode, ...] = ("off", "observe", "route", "full")
+"""What is done for a pool, the least first."""
 
 
 class State(StrEnum):
@@ -41,6 +44,7 @@ class Replica:
     adapters: tuple[str, ...] = ()  # LoRA adapters loaded here; none listed: all of the pool's
     rank: int | None = None  # one of several data-parallel ranks behind one address: `id` is then HOST-RANK
     epoch: int = 0  # when its process began, in ms since 1970; 0: not known. Another one: it is cold
+    share: float = 1.0  # of the pool's new sessions it takes no more than that; pickers see to it, a hash does not
 
     @property
     def host(self) -> str:
@@ -54,7 +58,7 @@ class Replica:
 
     @property
     def takes_new_sessions(self) -> bool:
-        return self.healthy and self.state is State.READY
+        return self.healthy and self.state is State.READY and self.share > 0
 
 
 def ranked(host: str, rank: int | None) -> str:
@@ -90,6 +94,7 @@ class Pool:
     `template`: what the model's chat template does to messages; None while nobody knows, and then nothing is repaired.
     `template_digest`: of the template's text; empty where only the engine has it.
     `max_model_len`: the tokens that each of its engines takes, the answer's included; 0: not known.
+    `mode`: what policy lets be done for it at most; None: what the file says.
     """
 
     id: str
@@ -100,6 +105,7 @@ class Pool:
     template: Capabilities | None = None
     template_digest: str = ""
     max_model_len: int = 0
+    mode: Mode | None = None
 
     @property
     def names(self) -> tuple[str, ...]:

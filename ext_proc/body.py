@@ -26,6 +26,7 @@ from homing.core.context.plan import Need, Plan, among, opening
 from homing.core.context.salt import salt
 from homing.core.fleet import Fleet, Pool
 from homing.core.history import history_of
+from homing.core.policy import lesser
 from homing.core.session import SessionKey
 from homing.ext_proc.events import BodyAnswer, Reject, RequestHeadersReceived, SetHeaders
 from homing.ext_proc.proof import Offer, Proof
@@ -83,7 +84,11 @@ class Bodies:
         if known is not None and (known[0] is pool or _alike(known[0], pool)):
             return known[1]
         config = self._pools.get(pool.id)
-        plan = Plan.of(config, pool.template, pool.max_model_len) if config is not None else Plan(mode="route")
+        plan = (
+            Plan.of(config, pool.template, pool.max_model_len, pool.mode)
+            if config is not None
+            else Plan(mode=lesser("route", pool.mode))
+        )
         self._plans[pool.id] = (pool, plan)
         return plan
 
@@ -287,7 +292,8 @@ class Conversation:
 
 def _alike(one: Pool, other: Pool) -> bool:
     """Whether the same is to be done with their bodies."""
-    return one.template == other.template and one.max_model_len == other.max_model_len
+    said = [(pool.template, pool.max_model_len, pool.mode) for pool in (one, other)]
+    return said[0] == said[1]
 
 
 def _strictest(pools: Sequence[PoolConfig], lengths: Mapping[str, int]) -> Budget | None:

@@ -80,7 +80,8 @@ class Feed:
             fleet = decode(response.content)
             self.last = fleet
             self._adopt(fleet)
-            self._have = fleet.version
+            # what it calls it: a later release may say more of a fleet than this one reads
+            self._have = response.headers.get("etag", "").strip('"') or fleet.version
 
     async def away(self) -> None:
         """Returns when control has been away for AWAY_S."""

@@ -105,11 +105,21 @@ class Picker:
         for (pool_id, replica_id), epoch in self.fleet.epochs().items():
             if known.get((pool_id, replica_id), epoch) != epoch:
                 self.placer.restarted(self.fleet.by_id[pool_id], replica_id, self._clock())
+        self._ease(before)
         for place in before.places() - self.fleet.places():
             self._ttft.forget(place)
             self.placer.load.forget(place)
             for key in [key for key in self.counts.outcomes if key[:2] == place]:
                 del self.counts.outcomes[key]
+
+    def _ease(self, before: CompiledFleet) -> None:
+        """Who comes, or comes back, begins slowly; but not all of a fleet that was not known."""
+        was, now, easing = before.open(), self.fleet.open(), self.placer.scales.easing
+        for place in was - now:
+            easing.gone(place)
+        for place in now - was:
+            if any(known[0] == place[0] for known in was):
+                easing.came(place, self._clock())
 
     def route(
         self, request: RequestHeadersReceived

@@ -22,9 +22,11 @@ from homing.control.discovery.source import Found
 from homing.control.discovery.sources import Key
 from homing.control.drains import Drain
 from homing.control.leadership.lease import begin
+from homing.control.policies import MAX_KEPT
 from homing.control.registrations import Registration
 from homing.control.state import LastFound, Proved, Saved, StateError
 from homing.core.placement.load import Place
+from homing.core.policy import Policy
 
 WRITE_S = 2.0
 MAX_AUDIT = 1000
@@ -99,6 +101,21 @@ class SharedState:
     async def put_proved(self, place: Place, epoch: int) -> None:
         await self._put("proved", place, Proved(place, epoch), news=False)
 
+    async def put_policy(self, policy: Policy) -> bool:
+        """False if another has written one of that version. The oldest of more than MAX_KEPT leave."""
+        key = self._key("policies")
+
+        async def add() -> bool:
+            if not await self._redis.hsetnx(key, str(policy.version), msgspec.json.encode(policy)):
+                return False
+            async with self._redis.pipeline(transaction=True) as pipeline:
+                pipeline.hdel(key, str(policy.version - MAX_KEPT))
+                self._tell(pipeline)
+                await pipeline.execute()
+            return True
+
+        return await self._bounded(add)
+
     async def put_audit(self, entry: Entry) -> None:
         """The oldest of more than MAX_AUDIT leave."""
         await self._write(*self._audit((entry,)))
@@ -108,10 +125,10 @@ class SharedState:
 
         async def read() -> None:
             async with self._redis.pipeline(transaction=True) as pipeline:
-                for table in ("drains", "registrations", "found", "proved"):
+                for table in ("drains", "registrations", "found", "proved", "policies"):
                     pipeline.hgetall(self._key(table))
                 pipeline.lrange(self._key("audit"), -MAX_AUDIT, -1)
-                drains, registrations, found, proved, audit = await pipeline.execute()
+                drains, registrations, found, proved, policies, audit = await pipeline.execute()
             take_over(
                 Saved(
                     _records(drains.values(), Drain),
@@ -119,6 +136,7 @@ class SharedState:
                     _records(found.values(), LastFound),
                     _records(proved.values(), Proved),
                     _records(audit, Entry),
+                    _records(policies.values(), Policy),
                 )
             )
 
@@ -137,6 +155,9 @@ class SharedState:
             mapping = {_field(key): msgspec.json.encode(record) for key, record in records}
             if mapping:
                 commands.append(partial(_put_all, self._key(table), mapping))
+        policies = {str(policy.version): msgspec.json.encode(policy) for policy in known.policies}
+        if policies:
+            commands.append(partial(_put_all, self._key("policies"), policies))
         commands += self._audit(known.audit)
         commands.append(lambda p: p.set(self._key("serial"), secrets.token_hex(8)))
         await self._write(*commands, news=False)

@@ -9,9 +9,8 @@ from pydantic import PlainValidator, model_validator
 
 from homing.core.config.keys import Keys
 from homing.core.config.kinds import Choice, IntegerOr, Number, Switch, Text
+from homing.core.fleet import MODES
 
-Mode = Literal["off", "observe", "route", "full"]
-MODES: tuple[Mode, ...] = ("off", "observe", "route", "full")
 MODE = Choice(MODES)
 
 AutoOff = Annotated[Literal["auto", "off"], PlainValidator(Choice(("auto", "off")))]

@@ -16,7 +16,6 @@ from homing.core.config.context import (
     MODE,
     ContextConfig,
     IsolationConfig,
-    Mode,
     ProofConfig,
     RepairConfig,
     TemplateConfig,
@@ -43,7 +42,7 @@ from homing.core.config.kinds import (
 from homing.core.config.placement import Placement
 from homing.core.config.secret import SecretRef
 from homing.core.config.tls import Tls, Tokens
-from homing.core.fleet import Fleet, HashPolicy, Pool, Replica, State, ranked
+from homing.core.fleet import Fleet, HashPolicy, Mode, Pool, Replica, State, ranked
 
 LOOPBACK_ONLY = Listener(
     "a loopback address and a port from 1 to 65535, such as 127.0.0.1:9901 (it asks nobody who they are)", loopback=True

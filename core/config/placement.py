@@ -34,6 +34,7 @@ class Placement(BaseModel):
     cache_tokens: Annotated[float, PlainValidator(Number(1, 1e9))] = DEFAULTS.cache_tokens
     bytes_per_token: Annotated[float, PlainValidator(Number(0.1, 1000))] = DEFAULTS.bytes_per_token
     further_turns: Factor = DEFAULTS.further_turns
+    slow_start_s: Annotated[float, PlainValidator(Number(0, 3600))] = DEFAULTS.slow_start_s
     reject_above_tokens: Tokens = DEFAULTS.reject_above_tokens
 
     def settings(self) -> Settings:

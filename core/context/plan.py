@@ -11,9 +11,11 @@ import xxhash
 from homing.core.chat.repair import Repairs, Switches
 from homing.core.chat.text import texts
 from homing.core.chat.turn import Turns
-from homing.core.config.context import LostSystem, Mode
+from homing.core.config.context import LostSystem
 from homing.core.config.models import PoolConfig
 from homing.core.context.budget import Budget
+from homing.core.fleet import Mode
+from homing.core.policy import lesser
 from homing.core.template.record import Capabilities
 
 SAMPLED = 1 / 16
@@ -54,15 +56,18 @@ class Plan:
         object.__setattr__(self, "needs", frozenset(need for need, is_so in wanted.items() if is_so))
 
     @classmethod
-    def of(cls, pool: PoolConfig, record: Capabilities | None, max_model_len: int = 0) -> Plan:
+    def of(
+        cls, pool: PoolConfig, record: Capabilities | None, max_model_len: int = 0, policy: Mode | None = None
+    ) -> Plan:
         """Isolation holds in every mode: it is a promise to the tenants. Without a record nothing is repaired.
-        `max_model_len`: of the pool's engines, 0 while nobody knows."""
+        `max_model_len`: of the pool's engines, 0 while nobody knows. `policy`: what operators allow at most."""
+        mode = lesser(pool.mode, policy)
         salted = pool.isolation.cache_salt == "tenant"
-        if pool.mode not in ("observe", "full"):
-            return cls(pool.mode, salted=salted)
+        if mode not in ("observe", "full"):
+            return cls(mode, salted=salted)
         repairs = Repairs.of(record, _switches(pool)) if record is not None else None
         budget = Budget.of(pool.context, max_model_len)
-        return cls(pool.mode, repairs or None, pool.repair.percent / 100, budget, pool.repair.lost_system, salted)
+        return cls(mode, repairs or None, pool.repair.percent / 100, budget, pool.repair.lost_system, salted)
 
     def looks_for_lost(self, session: bytes) -> bool:
         """Whether a session's turns are compared, by its key."""

@@ -22,6 +22,7 @@ class CompiledPool:
     adapters: frozenset[str] = field(compare=False)
     unusual: frozenset[str | None] = field(compare=False)  # model names other than the one that is served
     table: Table = field(compare=False)
+    limited: bool = field(default=False, compare=False)  # one of them takes a share of the new sessions only
 
     @classmethod
     def of(cls, pool: Pool) -> CompiledPool:
@@ -29,7 +30,16 @@ class CompiledPool:
         newcomers = tuple(r for r in members if r.takes_new_sessions)
         by_id = {r.id: index for index, r in enumerate(members)}
         adapters = frozenset(pool.adapters)
-        return cls(pool, members, newcomers, by_id, adapters, adapters.union(pool.aliases), _table(pool, by_id))
+        return cls(
+            pool,
+            members,
+            newcomers,
+            by_id,
+            adapters,
+            adapters.union(pool.aliases),
+            _table(pool, by_id),
+            any(r.share < 1 for r in newcomers),
+        )
 
     def owner(self, key: bytes) -> Replica | None:
         """The replica that the data plane alone would choose."""
@@ -114,6 +124,10 @@ class CompiledFleet:
     def fit(self) -> set[Place]:
         """Those in the hash tables."""
         return {(pool_id, r.id) for pool_id, compiled in self.by_id.items() for r in compiled.members}
+
+    def open(self) -> set[Place]:
+        """Those that take new sessions."""
+        return {(pool_id, r.id) for pool_id, compiled in self.by_id.items() for r in compiled.newcomers}
 
     def epochs(self) -> dict[Place, int]:
         """Of the replicas that say when their process began."""

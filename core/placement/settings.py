@@ -23,4 +23,5 @@ class Settings:
     cache_tokens: float = 400_000.0  # a replica's KV cache, until its engine has told
     bytes_per_token: float = 4.0  # of a request's body, until the engines' counters have told
     further_turns: float = 8.0  # of a session, until learned
+    slow_start_s: float = 30.0  # until a replica that comes, or comes back, takes its part of the new sessions
     reject_above_tokens: float = 0.0  # every replica has more waiting: 429; 0: never

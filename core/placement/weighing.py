@@ -16,6 +16,7 @@ from homing.core.fleet import Replica
 from homing.core.placement import cost, filters
 from homing.core.placement.asked import Asked, There
 from homing.core.placement.cost.eviction import USABLE
+from homing.core.placement.easing import Easing
 from homing.core.placement.learned import Learned
 from homing.core.placement.load import Load, Meter, Place
 from homing.core.placement.pools import CompiledPool
@@ -41,11 +42,12 @@ class Weighed(msgspec.Struct, frozen=True):
 class Scales:
     """Load, and per pool its constants and what was learned. `break_tie` picks an index below n, at random."""
 
-    __slots__ = ("_begun", "_break_tie", "_learned", "_settings", "load")
+    __slots__ = ("_begun", "_break_tie", "_learned", "_settings", "easing", "load")
 
     def __init__(self, load: Load, break_tie: Callable[[int], int]) -> None:
         self.load = load
         self._break_tie = break_tie
+        self.easing = Easing(break_tie)
         self._settings: dict[str, Settings] = {}
         self._learned: dict[str, Learned] = {}
         self._begun: dict[tuple[bytes, int], tuple[float, float]] = {}  # mark in the queue, and when
@@ -143,6 +145,8 @@ class Scales:
         candidates = [self.there(pool_id, r, asked, now) for r in self._candidates(pool, asked)]
         home = asked.home
         able = filters.newcomers(asked, [t for t in candidates if t.replica.id != home])
+        if learn and self.easing.eases(pool.limited):
+            able = self.easing.let_in(pool_id, able, asked.settings.slow_start_s, now)
         if home is not None:
             able += [t for t in candidates if t.replica.id == home and filters.fit(asked, t)]
         if not able:

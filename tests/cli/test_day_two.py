@@ -50,6 +50,8 @@ class FakeControl:
             "members": [],
         }
         self.certificates = [{"use": "api", "trouble": "", "expires_s": None}]
+        none = {"version": 0, "at_s": 0.0, "who": "", "bypass": False, "pools": {}}
+        self.policies = {"now": none, "differences": [], "earlier": []}
         self.drains = []  # the answers of GET /api/drains, one after the other; the last one stays
         self.posted = []
         self.refusal = None
@@ -63,6 +65,8 @@ class FakeControl:
         if path == "/api/drains":
             drains = self.drains.pop(0) if len(self.drains) > 1 else self.drains[0] if self.drains else []
             return 200, {"drains": drains}
+        if path == "/api/policy":
+            return 200, self.policies
         if path == "/api/control":
             return 200, self.control
         if path == "/api/certificates":

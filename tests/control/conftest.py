@@ -18,6 +18,7 @@ from homing.control.membership import Membership
 from homing.control.metrics import ControlCollector, registry
 from homing.control.picker_metrics import PickerMetrics
 from homing.control.picker_sessions import PickerSessions
+from homing.control.policies import Policies
 from homing.control.registrations import Registrations
 from homing.control.snapshot import CDS, EDS, LDS, RDS, Resources, Snapshot
 from homing.control.state import open_state
@@ -172,13 +173,14 @@ class Service:
         self.audit = Audit(self.state, lambda: 1000.0)
         self.drains = Drains(self.watch.membership, self.census, self.state, lambda: 1000.0, interval_s=0.01)
         membership = self.watch.membership
+        self.policies = Policies(self.watch.membership, self.state, lambda: 1000.0)
         self.registrations = Registrations(membership, self.state, lambda: 0.0)
         self.sources = Sources(membership, lambda kind, settings: None, self.state, Random(1))
         self.registry = registry(ControlCollector(self.watch, self.sources, telling, self.feed, self.ads))
         members = membership, self.drains, self.census, self.registrations, self.sources, self.audit
         told = self.ads, self.feed, self.registry, PickerMetrics({}), self.sessions
         access = Access(TokenCheck(lambda: membership.view.config.tokens, Path("homing.yaml")))
-        parts = Parts(*members, *told, lambda: self.still, self.watch.templates.progress, access)
+        parts = Parts(*members, *told, lambda: self.still, self.watch.templates.progress, access, None, self.policies)
         self.app = create_app(parts)
 
     async def census(self):

@@ -4,7 +4,9 @@ import pytest
 
 from homing.control.audit import MAX_ENTRIES, Entry
 from homing.control.drains import Drain
+from homing.control.policies import MAX_KEPT
 from homing.control.state import FILE, StateError, open_state
+from homing.core.policy import Policy, PoolPolicy
 
 DRAINS = tuple(Drain("p", f"r{i}", float(i), i + 60.0) for i in range(200))
 ENTRY = Entry(1.0, "127.0.0.1", "drain", "p/a", "deadline_s=60")
@@ -110,3 +112,12 @@ def test_a_directory_that_cannot_be_is_told(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(StateError, match="cannot be used"):
         open_state(tmp_path / "file")
+
+
+async def test_policies_are_there_again_and_the_oldest_leave(tmp_path):
+    state, _ = open_state(tmp_path)
+    policies = [Policy(v, 1.0, "who", v == 3, {"p": PoolPolicy("off", {"r": 0.5})}) for v in range(1, MAX_KEPT + 3)]
+    for policy in policies:
+        assert await state.put_policy(policy)
+    await state.close()
+    assert (await read(tmp_path)).policies == tuple(policies[2:])

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from homing.control.drains import Drain
+from homing.control.leadership import lease as lease_module
 from homing.control.leadership.peer import Knowledge, Peer
 from homing.control.leadership.standing import ALONE_AFTER_S, TRUSTED_S, Role
 from homing.control.membership import CONTROL, Membership
@@ -35,6 +36,12 @@ class Service:
     @property
     def healthy(self):
         return {r.id: r.healthy for pool in self.membership.view.fleet.pools for r in pool.replicas}
+
+
+@pytest.fixture(autouse=True)
+def leases_last(monkeypatch):
+    """They end when the test says so, however slow the machine is."""
+    monkeypatch.setattr(lease_module, "LEASE_S", 600.0)
 
 
 @pytest.fixture

@@ -8,8 +8,10 @@ from homing.control.audit import Entry
 from homing.control.discovery.source import Found
 from homing.control.drains import Drain
 from homing.control.leadership.shared_state import MAX_AUDIT
+from homing.control.policies import MAX_KEPT
 from homing.control.registrations import Registration
 from homing.control.state import LastFound, Proved, Saved, StateError
+from homing.core.policy import Policy, PoolPolicy
 
 PLACE = ("p", "a:b/c")
 DRAIN = Drain(*PLACE, since_s=1.5, deadline_s=61.25)
@@ -111,3 +113,13 @@ async def test_a_store_that_is_away_refuses_writes(redis, filled):
         await filled.put_drain(DRAIN)
     with pytest.raises(StateError):
         await filled.end_drain(DRAIN, ENDED)
+
+
+async def test_of_two_policies_of_one_version_the_first_holds(filled, states):
+    first, second = Policy(1, 5.0, "a", bypass=True), Policy(1, 6.0, "b", pools={"p": PoolPolicy("off", {"r": 0.5})})
+    assert await filled.put_policy(first)
+    assert not await states().put_policy(second)
+    assert (await loaded(states())).policies == (first,)
+    for version in range(2, MAX_KEPT + 3):
+        assert await filled.put_policy(Policy(version))
+    assert sorted(p.version for p in (await loaded(filled)).policies) == list(range(3, MAX_KEPT + 3))
