@@ -53,6 +53,7 @@ class _Chunk(msgspec.Struct):
 
     choices: list[_Choice] | None = None
     usage: _Usage | None = None
+    error: msgspec.Raw = msgspec.Raw(b"")
 
 
 class _Words(msgspec.Struct):
@@ -77,6 +78,8 @@ class _Seen:
     choices: bool = False
     usage: _Usage = field(default_factory=_Usage)
     other: str = ""
+    """What came that was no part of an answer."""
+    failed: bool = False
 
     def take(self, data: bytes, now_s: float) -> None:
         try:
@@ -85,6 +88,7 @@ class _Seen:
             self.other = self.other or _described(data)
             return
         self.usage = chunk.usage or self.usage
+        self.failed = self.failed or bool(chunk.error)
         if chunk.choices is None:
             self.other = self.other or _described(data)
             return
@@ -107,9 +111,11 @@ async def read(response: httpx.Response, began_s: float, clock: Callable[[], flo
     else:
         async for data in _events(response):
             seen.take(data, clock())
-    if not seen.choices or (seen.other and seen.first_s is None):
+    if not seen.choices:
         kind = headers.get("content-type", "no content type").partition(";")[0]
         return Answer(200, Failure.NO_CHOICES, f"{kind}, {seen.other or 'empty'}", session=headers.get(header))
+    if seen.failed:
+        return Answer(200, Failure.BROKEN, "an error in the middle of a stream", session=headers.get(header))
     return _answer(seen, began_s, clock(), headers, header, streamed=not whole)
 
 

@@ -10,6 +10,9 @@ from homing.core.verify.conversation import Conversation, reusable
 from homing.core.verify.observed import Answer, Engines, Failure, Observation, Probes, since
 from homing.core.verify.plan import Run
 
+MISSED = 0.2
+"""Of all that is sent, so much less is found than can be: that needs a reason."""
+
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
@@ -48,6 +51,12 @@ class Evidence:
 
     def reusable(self) -> float:
         return reusable(self.conversations)
+
+    def missed(self) -> float | None:
+        """The share of all that is sent that the run with affinity could have found and did not; None where it is not
+        known what it found."""
+        rate = hit_rate(self, Run.AFFINITY)
+        return max(0.0, self.reusable() - rate) if rate is not None else None
 
     def replicas(self) -> frozenset[str]:
         """Those that served anything, as far as it is known."""

@@ -65,7 +65,8 @@ class _Record(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """`left_out`: conversations with parts that are no text (tools, images), or with fewer than four turns."""
+    """`left_out`: conversations with parts that are no text (tools, images), with fewer than four turns, or of another
+    form."""
 
     conversations: tuple[Conversation, ...]
     left_out: int
@@ -76,8 +77,8 @@ def recorded(data: bytes) -> Recorded:
     found: list[Conversation | None] = []
     sessions: dict[str, list[Prompt | None]] = {}
     for record in _records(data):
-        messages = _messages(record)
-        if (session := record.session) is not None:
+        messages = _messages(record) if record is not None else None
+        if record is not None and (session := record.session) is not None:
             sessions.setdefault(session, []).append(messages)
         else:
             found.append(_unrolled(messages) if messages is not None else None)
@@ -86,21 +87,29 @@ def recorded(data: bytes) -> Recorded:
     return Recorded(tuple(kept), len(found) - len(kept))
 
 
-def _records(data: bytes) -> Iterator[_Record]:
+def _records(data: bytes) -> Iterator[_Record | None]:
+    """None for JSON that is no record."""
     if data.lstrip()[:1] == b"[":
         try:
-            yield from msgspec.json.decode(data, type=list[_Record])
+            records = msgspec.json.decode(data, type=list[msgspec.Raw])
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise DataError(str(error)) from None
+        yield from map(_record, records)
         return
-    decoder = msgspec.json.Decoder(_Record)
     for number, line in enumerate(data.splitlines(), 1):
         if not line.strip():
             continue
         try:
-            yield decoder.decode(line)
+            yield _record(line)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise DataError(f"line {number}: {error}") from None
+
+
+def _record(data: bytes | msgspec.Raw) -> _Record | None:
+    try:
+        return msgspec.json.decode(data, type=_Record)
+    except msgspec.ValidationError:
+        return None
 
 
 def _messages(record: _Record) -> Prompt | None:

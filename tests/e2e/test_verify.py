@@ -29,6 +29,7 @@ SIMS = {
     "uncached": ("--no-enable-prefix-caching",),
     "small": ("--num-gpu-blocks-override", "120", "--max-model-len", "1800"),
 }
+DATED = "{{ strftime_now('%H:%M:%S.%f') }}{% for m in messages %}{{ m.content }}{% endfor %}"
 QUICK = ("--ttft-ms", "1", "--itl-ms", "1")
 
 
@@ -76,6 +77,9 @@ def gateways(short_directory: Path) -> Iterator[Gateways]:
         processes = Processes(short_directory / "verify")
         try:
             pairs = {name: start_pair(processes, name, flags) for name, flags in SIMS.items()}
+            template = processes.directory / "dated.jinja"
+            template.write_text(DATED)
+            pairs["dated"] = start_pair(processes, "dated", ("--chat-template", str(template)))
             pairs["usual"] = start_pair(processes, "usual", ())
             plain = PlainEnvoy(processes, listeners(stack, pairs, locked, choiceless))
             for port in (port for pair in pairs.values() for port in pair):
@@ -126,6 +130,8 @@ def listeners(stack: StaticStack, pairs: dict[str, list[int]], locked: int, choi
         Listener("wrong", usual, [header("x-user-id")]),
         Listener("source", usual, [SOURCE]),
         Listener("uncached", pairs["uncached"], [header(SESSION)]),
+        Listener("dated", pairs["dated"], [header(SESSION)]),
+        Listener("hiding", [stack.data], hides=[SESSION]),
         Listener("small", pairs["small"], [header(SESSION)]),
         Listener("locked", [locked], [header(SESSION)]),
         Listener("choiceless", [choiceless], [header(SESSION)]),
@@ -209,6 +215,13 @@ def test_a_header_that_is_dropped_before_homing_is_said_though_histories_are_rec
     assert report.decisions == {run: {"new": 8, "history": 24} for run in ("round robin", "affinity")}
 
 
+def test_a_gateway_whose_answers_lose_the_header_is_given_ids(gateways: Gateways) -> None:
+    _, report = verify(gateways.plain.urls["hiding"], "-c", str(gateways.stack.file))
+    assert report.codes() == []
+    assert report.rate("affinity") > report.rate("round robin") + 0.05
+    assert report.decisions["affinity"]["home"] == 24
+
+
 def test_the_effect_is_seen_through_an_envoy_that_hashes_the_session(gateways: Gateways) -> None:
     _, report = plainly(gateways, "good")  # its replicas take the same time for any prompt: no word about times
     assert report.codes() == []
@@ -247,6 +260,12 @@ def test_caches_that_are_too_small_are_recognised(gateways: Gateways) -> None:
     _, report = plainly(gateways, "small", "small", "--concurrency", "8")
     (finding,) = report.findings
     assert (finding.code, finding.weight) == ("small_caches", "fault")
+
+
+def test_a_template_that_writes_the_time_is_recognised(gateways: Gateways) -> None:
+    code, report = plainly(gateways, "dated", "dated")
+    (finding,) = report.findings
+    assert (code, finding.code, finding.weight) == (1, "changed_behind", "fault")
 
 
 def test_a_changing_text_at_the_front_is_recognised(gateways: Gateways, tmp_path: Path) -> None:

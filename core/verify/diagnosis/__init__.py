@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from homing.core.verify.diagnosis import (
     caching_off,
+    changed_behind,
     changing_front,
     failing,
     id_lost,
@@ -39,6 +40,7 @@ DIAGNOSES: tuple[Diagnosis, ...] = (
     short_prompts.diagnose,
     small_caches.diagnose,
     other_load.diagnose,
+    changed_behind.diagnose,
     no_counters.diagnose,
     unstreamed.diagnose,
 )

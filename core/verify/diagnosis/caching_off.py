@@ -28,7 +28,6 @@ def diagnose(evidence: Evidence) -> Finding | None:
     return fault(
         "caching_off",
         " ".join(words),
-        "Start vLLM with --enable-prefix-caching, or without --no-enable-prefix-caching: V1 engines have it on"
-        " by default,"
-        " but not for every kind of model; the log of its start says so.",
+        "Start vLLM with --enable-prefix-caching, or without --no-enable-prefix-caching: V1 engines have it on by"
+        " default, but not for every kind of model; the log of its start says so.",
     )

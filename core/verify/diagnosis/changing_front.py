@@ -43,11 +43,10 @@ def diagnose(evidence: Evidence) -> Finding | None:
     where = sorted(d.character for d in here)[len(here) // 2]
     return fault(
         "changing_front",
-        f"{len(differences)} of {len(steps)} turns do not begin as the turn before did. {count} of them part in message"
-        f" {message} ({role}), most often about character {where}{looks}.",
-        "Whatever stands behind a changed text is computed anew. Put what changes (times, ids, retrieved"
-        " documents) at the"
-        " end of the prompt, into the newest message, and add to a history instead of cutting it.",
+        f"{len(differences)} of {len(steps)} turns do not begin as the turn before did. {count} of them part in"
+        f" message {message} ({role}), most often about character {where}{looks}.",
+        "Whatever stands behind a changed text is computed anew. Put what changes (times, ids, retrieved documents)"
+        " at the end of the prompt, into the newest message, and add to a history instead of cutting it.",
     )
 
 

@@ -26,8 +26,8 @@ def diagnose(evidence: Evidence) -> Finding | None:
         " gateway did not get it."
     )
     change = (
-        f"A hop between here and the gateway drops or replaces the header {evidence.header}: let it pass there, in both"
-        " directions, and measure again at the gateway's own port to be sure."
+        f"A hop between here and the gateway drops or replaces the header {evidence.header}: let it pass there, in"
+        " both directions, and measure again at the gateway's own port to be sure."
     )
     rates = [hit_rate(evidence, run) for run in Run]
     if all(rate is not None and rate > evidence.reusable() - NEAR for rate in rates):

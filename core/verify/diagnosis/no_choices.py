@@ -14,6 +14,6 @@ def diagnose(evidence: Evidence) -> Finding | None:
     return fault(
         "no_choices",
         f"{len(odd)} requests are answered with 200 and a body without `choices`: {odd[0].detail}.",
-        "The URL leads to something else than an OpenAI API: another port, a page of a proxy's, a path that misses or"
-        " doubles /v1; or the engine wraps its errors in a 200. Ask it with curl, and look at the body.",
+        "The URL leads to something else than an OpenAI API: another port, a page of a proxy's, a path that misses"
+        " or doubles /v1; or the engine wraps its errors in a 200. Ask it with curl, and look at the body.",
     )

@@ -19,8 +19,7 @@ def diagnose(evidence: Evidence) -> Finding | None:
     else:
         seen = f"{', '.join(silent)}: no `vllm:prefix_cache_queries_total` under /metrics."
         change = (
-            "Is it a vLLM engine's own port, and reachable from here? --disable-log-stats switches its counters"
-            " off; other"
-            " engines count under other names."
+            "Is it a vLLM engine's own port, and reachable from here? --disable-log-stats switches its counters off;"
+            " other engines count under other names."
         )
     return doubt("no_counters", seen, change)

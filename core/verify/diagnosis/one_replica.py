@@ -15,6 +15,5 @@ def diagnose(evidence: Evidence) -> Finding | None:
         "one_replica",
         f"Only one replica is known, {name}: every turn goes there, with affinity and without.",
         "Affinity is for several replicas. If there are more, name them all (--engine URL each), and see why the"
-        " gateway"
-        " sends them nothing.",
+        " gateway sends them nothing.",
     )

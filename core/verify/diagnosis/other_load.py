@@ -16,7 +16,6 @@ def diagnose(evidence: Evidence) -> Finding | None:
     return doubt(
         "other_load",
         f"The engines served {served:.0f} requests during the runs, of which {own} were these.",
-        "Hit rates are those of all requests together, and times depend on what the others do: measure when it"
-        " is quiet, or"
-        " more conversations (--conversations), so that the noise evens out.",
+        "Hit rates are those of all requests together, and times depend on what the others do: measure when it is"
+        " quiet, or more conversations (--conversations), so that the noise evens out.",
     )

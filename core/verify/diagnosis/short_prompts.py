@@ -19,7 +19,7 @@ def diagnose(evidence: Evidence) -> Finding | None:
         return None
     return doubt(
         "short_prompts",
-        f"Later turns have {middle:.0f} tokens at the median, and the engines keep blocks of {block}: only whole blocks"
-        " are found again.",
+        f"Later turns have {middle:.0f} tokens at the median, and the engines keep blocks of {block}: only whole"
+        " blocks are found again.",
         "Measure with longer conversations (--turns, or your own by --data); short ones gain little from any cache.",
     )

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from homing.core.verify.conversation import Conversation
 from homing.core.verify.diagnosis.finding import Finding, fault
-from homing.core.verify.evidence import Evidence, hit_rate
+from homing.core.verify.evidence import MISSED, Evidence
 from homing.core.verify.plan import Run
-
-MISSED = 0.2
-"""Of all that is sent, so much more could have been found."""
 
 FULL = 0.8
 """A cache is too small where what is to be kept fills more than this share of it."""
 
 
 def diagnose(evidence: Evidence) -> Finding | None:
-    rate, best = hit_rate(evidence, Run.AFFINITY), evidence.reusable()
+    missed, best = evidence.missed(), evidence.reusable()
     caches = [c.cache_tokens for c in evidence.engines().values() if c is not None and c.cache_tokens]
-    if rate is None or best - rate < MISSED or not caches or len(evidence.probes.homes) > 1:
+    if missed is None or missed < MISSED or not caches or len(evidence.probes.homes) > 1:
         return None
     needed, room = _working_set(evidence), sum(caches)
     counted = evidence.counted().get(Run.AFFINITY, {})
@@ -27,11 +24,11 @@ def diagnose(evidence: Evidence) -> Finding | None:
     evictions = f" {preempted:.0f} requests were preempted for want of room." if preempted else ""
     return fault(
         "small_caches",
-        f"Turns find {rate:.0%} of what they send where {best:.0%} was sent before. What is to be kept between"
-        " two turns,"
-        f" about {needed:,.0f} tokens, does not fit well into caches of {room:,.0f} tokens together.{evictions}",
-        "Give vLLM more room for KV blocks (--gpu-memory-utilization, --kv-cache-dtype fp8, a shorter --max-model-len),"
-        " offload them (--kv-offloading-size), add replicas, or serve fewer conversations at once.",
+        f"Turns find {best - missed:.0%} of what they send where {best:.0%} was sent before. What is to be kept"
+        f" between two turns, about {needed:,.0f} tokens, does not fit well into caches of {room:,.0f} tokens"
+        f" together.{evictions}",
+        "Give vLLM more room for KV blocks (--gpu-memory-utilization, --kv-cache-dtype fp8, a shorter"
+        " --max-model-len), offload them (--kv-offloading-size), add replicas, or serve fewer conversations at once.",
     )
 
 

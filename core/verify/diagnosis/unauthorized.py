@@ -19,8 +19,8 @@ def diagnose(evidence: Evidence) -> Finding | None:
         change = "The gateway refuses the session's id (homing: `sessions.signed`): no hop may change it on its way."
     elif evidence.key_given:
         change = (
-            "The key of --api-key is not one that the engines, or the gateway, know: vLLM's is that of its --api-key or"
-            " VLLM_API_KEY. If it is right, look for a hop that drops the header Authorization."
+            "The key of --api-key is not one that the engines, or the gateway, know: vLLM's is that of its --api-key"
+            " or VLLM_API_KEY. If it is right, look for a hop that drops the header Authorization."
         )
     else:
         change = "Engine or gateway ask for a key: put it into the environment, and say --api-key env:NAME."

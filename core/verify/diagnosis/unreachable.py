@@ -19,7 +19,6 @@ def diagnose(evidence: Evidence) -> Finding | None:
         return doubt("unreachable", seen, change)
     change = (
         "Is the gateway running, and is this its data port (homing: `listen` in the file, by default 8080)? From"
-        " another"
-        " machine it must not listen on loopback only; over TLS the URL begins with https."
+        " another machine it must not listen on loopback only; over TLS the URL begins with https."
     )
     return fault("unreachable", seen, change)

@@ -15,8 +15,7 @@ def diagnose(evidence: Evidence) -> Finding | None:
         return None
     return doubt(
         "unstreamed",
-        f"{len(whole)} of {len(good)} answers came all at once, though a stream was asked for: what is called"
-        " TTFT here is"
-        " the time of the whole answer.",
+        f"{len(whole)} of {len(good)} answers came all at once, though a stream was asked for: what is called TTFT"
+        " here is the time of the whole answer.",
         "A hop gathers answers before it passes them on (NGINX: proxy_buffering off), or the engine does not stream.",
     )

@@ -22,12 +22,11 @@ def diagnose(evidence: Evidence) -> Finding | None:
         (only,) = probes.spread
         return fault(
             "wrong_key",
-            f"{_known(probes.fresh)} requests with an id of their own each in {header} all went to {only}, and none to"
-            f" {', '.join(sorted(others))}.",
+            f"{_known(probes.fresh)} requests with an id of their own each in {header} all went to {only}, and none"
+            f" to {', '.join(sorted(others))}.",
             "The gateway decides by something that is the same for all sessions (the client's address, a key, a"
-            " tenant),"
-            f" or thinks that the other replicas are down. Hash {header}: Envoy `hash_policy: [{{header: {{header_name:"
-            f" {header}}}}}]`, NGINX `hash $http_{header.replace('-', '_')} consistent`.",
+            f" tenant), or thinks that the other replicas are down. Hash {header}: Envoy `hash_policy:"
+            f" [{{header: {{header_name: {header}}}}}]`, NGINX `hash $http_{header.replace('-', '_')} consistent`.",
         )
     return None
 
@@ -47,10 +46,9 @@ def _scattered(evidence: Evidence) -> str:
     if evidence.issues:
         return (
             "The gateway answers with the id, so it has it, and does not decide by it: is its hash over another"
-            " header,"
-            f" or is the pool's `mode` off or observe? {hashing}"
+            f" header, or is the pool's `mode` off or observe? {hashing}"
         )
     return (
-        f"The gateway's hash is over something else or there is none, or a hop before it drops {header} (measure at the"
-        f" gateway's own port to tell). {hashing}"
+        f"The gateway's hash is over something else or there is none, or a hop before it drops {header} (measure at"
+        f" the gateway's own port to tell). {hashing}"
     )

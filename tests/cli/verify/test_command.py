@@ -186,6 +186,7 @@ def test_no_session_id_prompt_or_answer_is_in_the_report(gateway: FakeGateway, t
         (200, {"content-type": "application/json"}, b'{"detail": "not found"}', "no_choices"),
         (200, SSE, event({"error": {"message": "broken"}}), "no_choices"),
         (200, SSE, b"", "no_choices"),
+        (200, SSE, streamed() + event({"error": {"message": "broken"}}), "unreachable"),
     ],
 )
 def test_a_gateway_that_does_not_answer_gets_one_request_and_a_finding(

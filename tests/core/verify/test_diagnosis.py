@@ -30,8 +30,10 @@ def with_front(text):
     )
 
 
-def silent(**more):
-    return {run: ({"a": None, "b": engine()}, {"a": None, "b": engine(32, 10_000, 3_000)}) for run in Run}
+def silent():
+    """One engine of two has no counters."""
+    found = {Run.SCATTERED: 3_000, Run.AFFINITY: 6_000}
+    return {run: ({"a": None, "b": engine()}, {"a": None, "b": engine(32, 10_000, found[run])}) for run in Run}
 
 
 CASES = {
@@ -107,6 +109,10 @@ CASES = {
         evidence(observations(always_as_long), states(0.1, 0.1, cache_tokens=800.0)),
         [("small_caches", FAULT)],
     ),
+    "prompts that change behind here": (
+        evidence(observations(always_as_long), states(0.1, 0.1)),
+        [("changed_behind", FAULT)],
+    ),
     "others use the engines": (evidence(counted=states(0.3, 0.6, requests=100)), [("other_load", DOUBT)]),
     "no engines": (evidence(counted={}, probes=Probes(("a",) * 8, ("a", "b") * 4)), [("no_counters", DOUBT)]),
     "an engine without counters": (evidence(counted=silent()), [("no_counters", DOUBT)]),
@@ -146,6 +152,7 @@ def said(case):
         ("nothing is looked up", "none looked anything up"),
         ("a time at the front", "message 1 (system), most often about character 21, where a time stands"),
         ("small caches", "does not fit well into caches of 1,600 tokens together"),
+        ("prompts that change behind here", "Turns find 10% of what they send where 60% was sent before"),
         ("others use the engines", "served 200 requests during the runs, of which 64 were these"),
         ("an engine without counters", "a: no `vllm:prefix_cache_queries_total`"),
     ],

@@ -73,8 +73,15 @@ def test_what_is_short_or_not_all_text_is_left_out_and_counted(messages):
     assert (len(found.conversations), found.left_out) == (1, 1)
 
 
-def test_a_line_that_is_no_record_is_named():
+def test_a_record_of_another_form_is_left_out_in_a_list_and_in_lines():
+    good = {"messages": openai(4)}
+    bad = {"messages": 4}
+    assert recorded(lines(good, bad)).left_out == 1
+    assert recorded(json.dumps([bad, good, 7]).encode()).left_out == 2
+
+
+def test_a_line_that_is_no_json_is_named():
     with pytest.raises(DataError, match=r"^line 3: "):
-        recorded(lines({"messages": openai(4)}) + b'\n\n{"messages": 4}\n')
+        recorded(lines({"messages": openai(4)}) + b"\n\n{nonsense\n")
     with pytest.raises(DataError):
         recorded(b"[{]")
