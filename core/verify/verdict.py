@@ -79,13 +79,21 @@ def gained(comparison: Comparison) -> float | None:
 
 def _first(first: Ratio) -> str:
     how = _milliseconds(first)
-    if abs(first.value - 1) < EQUAL or not (first.falls or first.rises):
+    if not first.certain:
+        return f"The first turn: {how}."
+    if abs(first.value - 1) < EQUAL:
         return f"The first turn is equal, as it should be: {how}."
-    return f"The first turn differs ({how}), though nothing is cached by then: something else changed between the runs."
+    if first.falls or first.rises:
+        return (
+            f"The first turn differs, though nothing is cached by then: {how}. Something else changed between the runs."
+        )
+    return f"The first turn is equal, as it should be, but for noise: {how}."
 
 
 def _later(later: Ratio) -> str:
     how = _milliseconds(later)
+    if not later.certain:
+        return f"Later turns: {how}."
     if later.falls:
         return f"Later turns fall to {later.value:.0%}: {how}."
     if later.rises:

@@ -129,6 +129,22 @@ def test_a_first_turn_that_differs_is_said():
     assert details[0].startswith("The first turn differs")
 
 
+def test_a_first_turn_that_differs_by_noise_is_said_to():
+    def noisy(run, conversation, turn):
+        late = run is Run.AFFINITY and conversation == 0
+        return as_it_should_be(run, conversation, turn) * (9 if late else 1)
+
+    details = judge(compare(observations(noisy), counted(0.3, 0.8))).details
+    assert details[0].startswith("The first turn is equal, as it should be, but for noise")
+
+
+def test_of_few_conversations_times_are_told_without_a_word_about_them():
+    details = judge(compare(observations(conversations=2), counted(0.3, 0.8))).details
+    assert details[0] == "The first turn: on average 100.5 ms by round robin, 100.5 with affinity."
+    assert details[1] == "Later turns: on average 300.5 ms by round robin, 20.5 with affinity."
+    assert details[-1] == "Measured on 2 conversations: of fewer than 5 no spread can be told."
+
+
 def test_nothing_answered_is_no_verdict():
     assert judge(compare((), {})).effect is Effect.UNKNOWN
 
