@@ -14,6 +14,7 @@ class Replica(msgspec.Struct):
     weight: int
     state: str
     healthy: bool
+    failing: bool = False
 
 
 class Pool(msgspec.Struct):

@@ -10,7 +10,7 @@ import msgspec
 from homing.cli.api_client import Api, ApiPlace, api_options
 from homing.cli.drain import said
 from homing.cli.duration import in_words
-from homing.cli.fleet_view import Drain, Drains, Fleet, Pool
+from homing.cli.fleet_view import Drain, Drains, Fleet, Pool, Replica
 from homing.cli.policy_view import Policies
 from homing.cli.policy_view import in_words as in_words_of_policy
 
@@ -82,7 +82,7 @@ def command(config_path: str, api: ApiPlace, as_json: bool) -> None:
 def described(status: Status, now_s: float) -> str:
     lines = ["BYPASS IS ON: traffic passes as if homing were not there"] if status.policy.now.bypass else []
     for pool in status.fleet.pools:
-        serving = sum(r.healthy and r.state == "ready" for r in pool.replicas)
+        serving = sum(r.healthy and r.state == "ready" and not r.failing for r in pool.replicas)
         lines.append(
             f"pool {pool.id} ({pool.served_name}): {serving} of {len(pool.replicas)} replicas take new sessions"
         )
@@ -121,7 +121,13 @@ def _warned(certificate: Certificate, now_s: float) -> str:
     return f"certificate ({certificate.use}): runs out in {in_words(left_s)}" if left_s < SOON_S else ""
 
 
+def _health(replica: Replica) -> str:
+    if not replica.healthy:
+        return "unhealthy"
+    return "healthy, but fails requests: no new sessions" if replica.failing else "healthy"
+
+
 def table(pool: Pool) -> list[str]:
-    rows = [(r.id, r.address, r.state, "healthy" if r.healthy else "unhealthy") for r in pool.replicas]
+    rows = [(r.id, r.address, r.state, _health(r)) for r in pool.replicas]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return ["  " + "  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in rows]

@@ -14,8 +14,9 @@ from homing.core.fleet import HashPolicy, Pool, Replica, State
 
 
 class ReplicaView(BaseModel):
-    """One replica. `in_hash`: Envoy's hash leads to it; `takes_new_sessions`: so does placement;
-    `epoch`: when its process began, in ms since 1970, 0 where it does not say."""
+    """One replica. `in_hash`: Envoy's hash leads to it; `takes_new_sessions`: so does placement; `epoch`: when its
+    process began, in ms since 1970, 0 where it does not say; `failing`: it fails requests; `share`: of the new sessions
+    at most, by policy."""
 
     id: str
     address: str
@@ -25,6 +26,8 @@ class ReplicaView(BaseModel):
     in_hash: bool
     takes_new_sessions: bool
     epoch: int
+    failing: bool
+    share: float
 
     @classmethod
     def of(cls, replica: Replica) -> ReplicaView:
@@ -37,6 +40,8 @@ class ReplicaView(BaseModel):
             in_hash=replica.in_hash,
             takes_new_sessions=replica.takes_new_sessions,
             epoch=replica.epoch,
+            failing=replica.failing,
+            share=replica.share,
         )
 
 

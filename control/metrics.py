@@ -55,7 +55,13 @@ class ControlCollector(Collector):
         known = GaugeMetricFamily("homing_template_known", "Whether a chat template was probed.", labels=["pool"])
         for pool in self.watch.membership.view.fleet.pools:
             known.add_metric([pool.id], float(pool.template is not None))
-        yield from (replicas, healthy, known)
+        failing = GaugeMetricFamily(
+            "homing_replica_failing", "Whether a replica fails requests.", labels=["pool", "replica"]
+        )
+        for pool in self.watch.membership.view.fleet.pools:
+            for replica in pool.replicas:
+                failing.add_metric([pool.id, replica.id], float(replica.failing))
+        yield from (replicas, healthy, failing, known)
 
     def _sources(self) -> Iterable[Metric]:
         probes = CounterMetricFamily("homing_probes", "Health probes by result.", labels=["pool", "result"])

@@ -34,6 +34,7 @@ from homing.control.leadership.peer import Knowledge, Peer
 from homing.control.leadership.standing import Role
 from homing.control.membership import CONTROL, Membership
 from homing.control.metrics import ControlCollector, registry
+from homing.control.outliers import Outliers
 from homing.control.picker_metrics import PickerMetrics
 from homing.control.picker_sessions import PickerSessions
 from homing.control.policies import Policies
@@ -98,6 +99,7 @@ async def run(config: Config, options: Options, resources: Resources) -> None:
     asked, known = options.picker_http, in_pickers(tls)
     pickers, census = PickerMetrics(asked, tls=known), PickerCensus(asked, tls=known)
     sessions = PickerSessions(asked, token=_token(config, options.file), tls=known)
+    outliers = Outliers(asked, membership, time.monotonic, tls=known)
     audit, drains = Audit(state, time.time), Drains(membership, census, state, time.time)
     policies = Policies(membership, state, time.time)
     keeping = Keeping(
@@ -120,6 +122,7 @@ async def run(config: Config, options: Options, resources: Resources) -> None:
             tasks.create_task(drains.run())
             tasks.create_task(sources.run())
             tasks.create_task(registrations.run())
+            tasks.create_task(outliers.run())
             tasks.create_task(warn_of_pins_apart(lambda: len(ads.streams), lambda: membership.view.config))
             tasks.create_task(watch.run(_unmoved(config, telling.aim)))
             if peer is not None:
@@ -138,6 +141,7 @@ async def run(config: Config, options: Options, resources: Resources) -> None:
         await ads.start(config.xds, tls.grpc_server("xds"), envoys)
         await stack.enter_async_context(pickers)
         await stack.enter_async_context(census)
+        await stack.enter_async_context(outliers)
         await stack.enter_async_context(engines)
         await stack.enter_async_context(sessions)
         tasks = await stack.enter_async_context(asyncio.TaskGroup())

@@ -44,6 +44,7 @@ class Replica:
     adapters: tuple[str, ...] = ()  # LoRA adapters loaded here; none listed: all of the pool's
     rank: int | None = None  # one of several data-parallel ranks behind one address: `id` is then HOST-RANK
     epoch: int = 0  # when its process began, in ms since 1970; 0: not known. Another one: it is cold
+    failing: bool = False  # it answers its probes and fails requests: no new sessions
     share: float = 1.0  # of the pool's new sessions it takes no more than that; pickers see to it, a hash does not
 
     @property
@@ -58,7 +59,7 @@ class Replica:
 
     @property
     def takes_new_sessions(self) -> bool:
-        return self.healthy and self.state is State.READY and self.share > 0
+        return self.healthy and self.state is State.READY and not self.failing and self.share > 0
 
 
 def ranked(host: str, rank: int | None) -> str:
@@ -183,7 +184,7 @@ class MembershipReported(Event):
             before = {r.id: r for r in known}
             for new in self.replicas:
                 old = before.get(new.id)
-                yield new if old is None else replace(new, state=old.state, healthy=old.healthy, epoch=old.epoch)
+                yield new if old is None else _as_known(new, old)
 
         return fleet.with_replicas(self.pool_id, merged)
 
@@ -204,6 +205,21 @@ class HealthChanged(Event):
             return replace(r, healthy=self.healthy, state=state)
 
         return fleet.with_replicas(self.pool_id, lambda known: map(updated, known))
+
+
+@dataclass(frozen=True, slots=True)
+class RequestsJudged(Event):
+    """What became of a replica's requests says whether it serves."""
+
+    pool_id: str
+    replica_id: str
+    failing: bool
+
+    def change(self, fleet: Fleet) -> Fleet:
+        return fleet.with_replicas(
+            self.pool_id,
+            lambda known: (replace(r, failing=self.failing) if r.id == self.replica_id else r for r in known),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,6 +312,10 @@ class PoolsReported(Event):
         for pool in self.pools:
             carried = MembershipReported(pool.id, pool.replicas).change(carried)
         return carried
+
+
+def _as_known(new: Replica, old: Replica) -> Replica:
+    return replace(new, state=old.state, healthy=old.healthy, epoch=old.epoch, failing=old.failing)
 
 
 def _with_what_is_known(pool: Pool, before: Pool | None) -> Pool:

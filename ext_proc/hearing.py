@@ -7,6 +7,7 @@ from typing import Protocol
 
 from msgspec import structs
 
+from homing.core.outliers import Window
 from homing.core.placement.decision import Ref
 from homing.core.placement.home import Placer
 from homing.core.placement.load import Place
@@ -25,19 +26,22 @@ class TtftSink(Protocol):
 
 
 class Hearing:
-    __slots__ = ("_clock", "_counts", "_placer", "_ttft")
+    __slots__ = ("_clock", "_counts", "_placer", "_ttft", "window")
 
     def __init__(self, placer: Placer, counts: Counts, ttft: TtftSink, clock: Callable[[], float]) -> None:
         self._placer = placer
         self._counts = counts
         self._ttft = ttft
         self._clock = clock
+        self.window = Window()
 
     def hear(self, pool: CompiledPool, outcome: Outcome) -> None:
         """A request of `pool` has ended."""
         ref, counts = Ref.decode(outcome.ref), self._counts
         if ref is not None and outcome.replica_id not in pool.by_id:
             outcome = structs.replace(outcome, replica_id=pool.served(outcome.replica_id, ref.told))
+        if ref is not None:
+            self._tally(outcome, ref)
         counts.outcomes[outcome.pool_id, outcome.replica_id, f"{outcome.status // 100}xx"] += 1
         if outcome.attempts > 1:
             counts.retried[outcome.pool_id] += 1
@@ -47,6 +51,14 @@ class Hearing:
             counts.fallbacks[outcome.pool_id] += 1
         elif ref is not None and self._rehomed(pool, outcome, ref):
             counts.rehomed[outcome.pool_id] += 1
+
+    def _tally(self, outcome: Outcome, ref: Ref) -> None:
+        """Who served, and who was meant to and did not. A client that has gone (status 0) says nothing of either."""
+        now, pool_id, served = self._clock(), outcome.pool_id, outcome.replica_id
+        if outcome.attempts > 1 and ref.told != served:
+            self.window.ended((pool_id, ref.told), ref.digest, now, failed=True)
+        if outcome.status and served:
+            self.window.ended((pool_id, served), ref.digest, now, failed=outcome.status >= 500)
 
     def _rehomed(self, pool: CompiledPool, outcome: Outcome, ref: Ref) -> bool:
         """Where it was served well. One that failed everywhere is at home nowhere else."""

@@ -13,6 +13,7 @@ from homing.core import responses
 from homing.core.config import Config
 from homing.core.fleet import Fleet
 from homing.core.history import Said, header_safe, read
+from homing.core.outliers import Tallies
 from homing.core.placement.counters import Counters
 from homing.core.placement.decision import Arrival, Decision
 from homing.core.placement.home import Placer
@@ -376,6 +377,10 @@ class Picker:
         pool = self.fleet.by_id.get(outcome.pool_id)
         if pool is not None:  # else answered by Envoy itself
             self._hearing.hear(pool, outcome)
+
+    def tallies(self, now: float) -> Tallies:
+        """What became of each replica's requests lately."""
+        return self._hearing.window.tallies(now)
 
     def _issued(self, headers: Headers, caller: Caller) -> SetHeaders:
         """The id that goes back with what is not placed, where ids are signed: it has to be one that is taken."""

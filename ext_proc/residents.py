@@ -1,4 +1,5 @@
-"""`GET /replicas` of a picker: what lives where. The control service asks it while a replica drains."""
+"""`GET /replicas` of a picker: what lives where. The control service asks it while a replica drains. `GET /outcomes`:
+what became of the requests there lately."""
 
 from __future__ import annotations
 
@@ -29,7 +30,10 @@ def routes(picker: Picker, clock: Callable[[], float], shared: bool = False) -> 
     async def replicas(_: Request) -> Response:
         return Response(msgspec.json.encode(await census(picker, clock(), shared)), media_type="application/json")
 
-    return (Route("/replicas", replicas),)
+    async def outcomes(_: Request) -> Response:
+        return Response(msgspec.json.encode(picker.tallies(clock())), media_type="application/json")
+
+    return (Route("/replicas", replicas), Route("/outcomes", outcomes))
 
 
 async def census(picker: Picker, now: float, shared: bool = False) -> Census:

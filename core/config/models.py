@@ -206,6 +206,7 @@ class HealthCheck(Keys):
     timeout_s: Annotated[float, PlainValidator(Number(0.01, 300))] = 1.0
     unhealthy_threshold: Threshold = 2
     healthy_threshold: Threshold = 1
+    passive: SwitchValue = True
 
 
 class Auto(Keys):

@@ -44,6 +44,8 @@ async def test_fleet_shows_state_and_health(service, client):
         "in_hash": True,
         "takes_new_sessions": True,
         "epoch": 0,
+        "failing": False,
+        "share": 1.0,
     }
     assert pool["replicas"][1]["state"] == "joining"
 

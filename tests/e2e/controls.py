@@ -27,7 +27,8 @@ NAMES = ("one", "two")
 
 @dataclass
 class Controls:
-    """`ports`: of `listen`, `admin` and the picker's HTTP; of each control service, (xds, api); of the replicas."""
+    """`ports`: of `listen`, `admin` and the picker's HTTP; of each control service, (xds, api); of the replicas;
+    `faults`: where replica b takes orders."""
 
     processes: Processes
     redis: RedisServer
@@ -36,6 +37,7 @@ class Controls:
     picker: int
     control: dict[str, tuple[int, int]]
     replicas: dict[str, int]
+    faults: int
     failed: list[Answer] = field(default_factory=list)
 
     @property
@@ -67,6 +69,7 @@ class Controls:
 
     def start_replica(self, name: str) -> None:
         where = ("--listen", f"127.0.0.1:{self.replicas[name]}", "--id", name, "--model", "m")
+        where = (*where, "--admin", f"127.0.0.1:{self.faults}") if name == "b" else where
         self.processes.start(f"replica-{name}", (*HOMING, "sim", *where, "--ttft-ms", "1", "--itl-ms", "1"))
 
     def start(self) -> None:
@@ -124,6 +127,10 @@ class Controls:
         (pool,) = self.api(name, "/api/fleet")["pools"]
         return {r["id"]: (r["state"], r["healthy"]) for r in pool["replicas"]}
 
+    def failing(self, name: str) -> list[str]:
+        (pool,) = self.api(name, "/api/fleet")["pools"]
+        return [r["id"] for r in pool["replicas"] if r["failing"]]
+
     def homing(self, name: str, *arguments: str) -> str:
         """The output of a `homing` command that must succeed, asked of the control service `name`."""
         argv = (*HOMING, arguments[0], "-c", str(self.file(name)), *arguments[1:])
@@ -167,11 +174,11 @@ class Controls:
 @contextlib.contextmanager
 def two_controls(directory: Path) -> Iterator[Controls]:
     directory.mkdir()
-    listen, admin, picker, xds_1, api_1, xds_2, api_2, *replicas = free_ports(7 + len(REPLICAS))
+    listen, admin, picker, xds_1, api_1, xds_2, api_2, faults, *replicas = free_ports(8 + len(REPLICAS))
     redis = RedisServer(directory / "redis").start()
     control = {"one": (xds_1, api_1), "two": (xds_2, api_2)}
     ports = dict(zip(REPLICAS, replicas, strict=True))
-    controls = Controls(Processes(directory), redis, listen, admin, picker, control, ports)
+    controls = Controls(Processes(directory), redis, listen, admin, picker, control, ports, faults)
     try:
         controls.start()
         yield controls

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from e2e.client import chat_body, many, request
 from e2e.controls import LISTED, NAMES, Controls, two_controls
 from e2e.up import eventually
 
@@ -171,3 +172,15 @@ async def test_a_control_service_that_starts_without_redis_begins_with_what_it_t
     await eventually(lambda: {"leading", "following"} == {both.role(name) for name in NAMES}, "one to lead")
     both.homing("one", "undrain", "a")
     await eventually(lambda: same_everywhere(both), "all to be as before")
+
+
+async def test_a_replica_that_fails_requests_and_answers_probes_gets_no_new_sessions(both: Controls) -> None:
+    await both.turns()
+    async with httpx.AsyncClient(trust_env=False) as client, both.under_load():
+        await client.put(f"http://127.0.0.1:{both.faults}/fault", json={"kind": "unavailable"})
+        for name in NAMES:
+            await eventually(lambda name=name: both.failing(name) == ["b"], "it to be found out")
+        fresh = await many(both.listen, [request(chat_body("m"))] * 20, 10)
+        assert {(a.status, a.headers["x-homing-replica"] == "b") for a in fresh} == {(200, False)}
+    assert "healthy, but fails requests" in await asyncio.to_thread(both.homing, "one", "status")
+    assert both.states("one")["b"] == ("ready", True)
