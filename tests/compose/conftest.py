@@ -5,16 +5,15 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
-from compose.engine import FILES, LABEL, TOP, Project, docker, project, reachable
+from compose.engine import CANARY, FILES, LABEL, TOP, Project, docker, project, reachable
+from compose.load import calm
 from e2e.stack import free_ports
 
 NETWORK = os.environ.get("HOMING_BUILD_NETWORK", "host")
 """Of the build: the host's also where containers reach nothing outside."""
-
-CANARY = "index-of-a-test.invalid"
-"""Of an index for packages, which must not be in the image."""
 
 
 @pytest.fixture(scope="session")
@@ -40,16 +39,13 @@ def image(engine: None) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def demo(image: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
-    """In a network of its own: another demo may run on this machine. Nobody leaves a home for its load, which on a busy
-    machine would be a wait to speak of."""
+    """In a network of its own: another demo may run on this machine."""
     (port,), network = free_ports(1), f"homing-test-{os.getpid()}"
-    directory = tmp_path_factory.mktemp("demo")
-    text = (FILES / "demo/homing.yaml").read_text()
+    config = calm(FILES / "demo", tmp_path_factory.mktemp("demo"))
+    file = Path(config) / "homing.yaml"
+    text = file.read_text()
     assert text.count("network: homing-demo") == 1
-    text = text.replace("network: homing-demo", f"network: {network}")
-    (directory / "homing.yaml").write_text(f"{text}    placement: {{leave_tokens: 1000000}}\n")
-    for readable in (directory / "homing.yaml", directory, directory.parent):
-        readable.chmod(0o755)
-    its = {"HOMING_PORT": str(port), "HOMING_NETWORK": network, "HOMING_CONFIG": str(directory)}
-    with project([FILES / "demo.yaml"], {"HOMING_IMAGE": image, **its}) as running:
+    file.write_text(text.replace("network: homing-demo", f"network: {network}"))
+    env = {"HOMING_IMAGE": image, "HOMING_PORT": str(port), "HOMING_NETWORK": network, "HOMING_CONFIG": config}
+    with project([FILES / "demo.yaml"], env) as running:
         yield running

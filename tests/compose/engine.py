@@ -15,6 +15,8 @@ from uuid import uuid4
 TOP = Path(__file__).parents[2]
 FILES = TOP / "compose"
 LABEL = "homing.test"
+CANARY = "index-of-a-test.invalid"
+"""Of an index for packages, which must not be in the image."""
 HEALTHY_S = 180.0
 EVERY_S = 0.5
 """Each look is a process of Docker's."""

@@ -7,17 +7,17 @@ from collections.abc import Iterator
 
 import pytest
 from compose.engine import FILES, Project, docker, project
-from compose.load import Load
+from compose.load import Load, calm
 from e2e.stack import free_ports
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")
-def drop_in(image: str) -> Iterator[Project]:
+def drop_in(image: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
     """The image's Envoy stands for Envoy's own image."""
-    (port,) = free_ports(1)
-    env = {"HOMING_IMAGE": image, "ENVOY_IMAGE": image, "HOMING_PORT": str(port)}
+    (port,), config = free_ports(1), calm(FILES / "drop-in", tmp_path_factory.mktemp("drop-in"))
+    env = {"HOMING_IMAGE": image, "ENVOY_IMAGE": image, "HOMING_PORT": str(port), "HOMING_CONFIG": config}
     with project([FILES / "drop-in.yaml"], env) as running:
         yield running
 

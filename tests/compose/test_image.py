@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from compose.conftest import CANARY
-from compose.engine import docker
+from compose.engine import CANARY, docker
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 

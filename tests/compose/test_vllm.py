@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 from compose.engine import FILES, Project, docker, project
-from compose.load import Load
+from compose.load import Load, calm
 from e2e.stack import free_ports
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
@@ -33,7 +33,8 @@ def simulated(service: dict[str, Any], like: dict[str, Any]) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def vllm(image: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
     ports = free_ports(2)
-    env = {"HOMING_IMAGE": image, "HOMING_SECRET": SECRET}
+    config = calm(FILES / "vllm", tmp_path_factory.mktemp("config"))
+    env = {"HOMING_IMAGE": image, "HOMING_SECRET": SECRET, "HOMING_CONFIG": config}
     env |= {f"GATEWAY_{g.upper()}": f"127.0.0.1:{port}" for g, port in zip(GATEWAYS, ports, strict=True)}
     resolved = yaml.safe_load(Project([FILES / "vllm.yaml"], env).compose("config"))
     services = resolved["services"]
