@@ -20,13 +20,14 @@ PAUSE_S = 0.2  # two processors are shared by all of it
 
 
 def calm(source: Path, directory: Path) -> str:
-    """A copy of a file's directory, for HOMING_CONFIG. Sessions live where their hash says, and nobody leaves a home for
-    its load, which on a busy machine would be a wait to speak of."""
+    """A copy of a file's directory, for HOMING_CONFIG. Sessions live where their hash says, and nobody leaves a home
+    for its load, which on a busy machine would be a wait to speak of."""
     copied = Path(shutil.copytree(source, directory / source.name))
     file = copied / "homing.yaml"
     settings = yaml.safe_load(file.read_text())
     for pool in settings["pools"].values():
         pool["placement"] = {"leave_tokens": 1_000_000, "hash_preference_tokens": 1_000_000_000}
+    settings["health"] = {"timeout_s": 10}
     file.write_text(yaml.safe_dump(settings))
     for readable in (*copied.iterdir(), copied, directory, directory.parent):
         readable.chmod(0o755)

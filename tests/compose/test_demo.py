@@ -134,7 +134,7 @@ async def test_scaling_up_moves_no_session_and_scaling_down_only_those_of_who_go
 
 
 async def test_a_rolling_update_fails_no_request(demo: Project, load: Load) -> None:
-    before = {s: demo.containers(s) for s in ("picker", "standby", "control", "replica")}
+    before = {s: demo.containers(s) for s in ("picker", "control", "replica")}
     async with load.running():
         await asyncio.to_thread(demo.roll, *before)
     for service, containers in before.items():
