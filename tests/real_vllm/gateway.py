@@ -37,9 +37,10 @@ class Gateway(Up):
         events = {
             name: f"ipc://{self.directory}/{{id}}.{end}" for name, end in (("kv_events", "kv"), ("replay", "replay"))
         }
+        at_once = {"slow_start_s": 0}  # replicas come back in these tests, and have their part of the sessions then
         pools = {
-            POOL: {"served_name": MODEL, "engine": events, "proof": {"sample": 1}},
-            SALTED_POOL: {"served_name": SALTED, "isolation": {"cache_salt": "tenant"}},
+            POOL: {"served_name": MODEL, "engine": events, "proof": {"sample": 1}, "placement": at_once},
+            SALTED_POOL: {"served_name": SALTED, "isolation": {"cache_salt": "tenant"}, "placement": at_once},
         }
         members = [self._replica(replica) for replica in replicas]
         settings: dict[str, object] = {
