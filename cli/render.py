@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Protocol, TypeVar, Unpack
+from typing import TYPE_CHECKING, Protocol, TypeVar, Unpack
 
 import click
 
 from homing.cli.addresses import checked
 from homing.cli.config_file import config_option, load, sds_option
 from homing.cli.nginx_settings import NginxOptions, nginx_options, settings_of
+
+if TYPE_CHECKING:
+    from homing.core.config import Config
 
 DEFAULT_PICKER = "unix:/run/homing/picker.sock"
 
@@ -42,6 +45,7 @@ def command() -> None:
 )
 @click.option("--standby", metavar="ADDR", help="A picker that takes over when the others are gone.")
 @click.option("--ads", is_flag=True, help="All that changes comes from the control service (`xds`, or `control.xds`).")
+@click.option("--pool", "pools", multiple=True, metavar="ID", help="With --ads: these pools only; may be repeated.")
 @click.option("--node", metavar="ID", default="homing-envoy", show_default=True, help="With --ads: who this Envoy is.")
 @sds_option
 def envoy(
@@ -54,6 +58,7 @@ def envoy(
     standby: str | None,
     ads: bool,
     node: str,
+    pools: tuple[str, ...],
     sds: str,
 ) -> None:
     """A complete configuration for Envoy, static or with --ads, or fragments of it."""
@@ -78,7 +83,7 @@ def envoy(
     elif chosen := _chosen(known, names, all_fragments):
         click.echo("---\n".join(map(rendered, chosen)), nl=False)
     else:
-        source = envoy_configuration.Source(ads=ads, node=node)
+        source = envoy_configuration.Source(ads=ads, node=node, pools=_known(pools, config))
         click.echo(envoy_configuration.render_bootstrap(config, fleet, wiring, source), nl=False)
 
 
@@ -172,3 +177,11 @@ def _chosen(known: Sequence[AnyFragment], names: Sequence[str], every: bool) -> 
     if unknown := [name for name in names if name not in by_name]:
         raise click.BadParameter(f"{unknown[0]!r} is not one of {', '.join(by_name)}", param_hint="--fragment")
     return known if every else [by_name[name] for name in names]
+
+
+def _known(pools: tuple[str, ...], config: Config) -> tuple[str, ...]:
+    known = [pool.id for pool in config.pools]
+    for pool in pools:
+        if pool not in known:
+            raise click.BadParameter(f"there is no pool {pool!r}; there are {', '.join(known)}", param_hint="--pool")
+    return pools

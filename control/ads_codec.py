@@ -14,14 +14,19 @@ from envoy.service.discovery.v3.discovery_pb2 import (
 from homing.control.ads import DiscoveryRequested, Send
 from homing.control.delta import DeltaRequested, SendDelta
 
+POOLS = "homing.pools"
+"""In a node's metadata: a list of pools' ids."""
+
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """Who the client says it is; sent with the first request of a stream only."""
+    """Who the client says it is; sent with the first request of a stream only. `pools`: the only ones that it wants to
+    know of; none: all."""
 
     id: str = ""
     cluster: str = ""
     version: str = ""
+    pools: frozenset[str] = frozenset()
 
 
 def decode(request: DiscoveryRequest) -> DiscoveryRequested:
@@ -34,7 +39,9 @@ def decode(request: DiscoveryRequest) -> DiscoveryRequested:
 def decode_node(request: DiscoveryRequest | DeltaDiscoveryRequest) -> Node:
     build = request.node.user_agent_build_version.version
     version = f"{build.major_number}.{build.minor_number}.{build.patch}" if build.major_number else ""
-    return Node(request.node.id, request.node.cluster, version)
+    listed = request.node.metadata.fields[POOLS].list_value.values if POOLS in request.node.metadata.fields else ()
+    pools = frozenset(value.string_value for value in listed if value.string_value)
+    return Node(request.node.id, request.node.cluster, version, pools)
 
 
 def encode(send: Send) -> DiscoveryResponse:

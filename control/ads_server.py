@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -30,6 +30,8 @@ log = logging.getLogger(__name__)
 Request: TypeAlias = DiscoveryRequest | DeltaDiscoveryRequest
 Context = grpc.aio.ServicerContext[Request, DiscoveryResponse | DeltaDiscoveryResponse]
 Machine = AdsStream | DeltaStream
+Parts = Callable[[frozenset[str]], Awaitable[Snapshot | None]]
+"""Makes the snapshot of these pools alone; None if there is none of them, or it cannot be made."""
 
 OPTIONS = (
     ("grpc.so_reuseport", 0),  # a second control service must fail, not share the port
@@ -92,6 +94,8 @@ class AdsServer:
         self.counts = Counts()
         self._snapshot: Latest[Snapshot | None] = Latest(None)
         self._progress: Latest[None] = Latest(None)
+        self._parts: Parts | None = None
+        self._made: dict[frozenset[str], asyncio.Future[Snapshot | None]] = {}
         self._streams: dict[int, Stream] = {}
         self._opened = 0
         self._server: grpc.aio.Server | None = None
@@ -135,9 +139,11 @@ class AdsServer:
         if self._server is not None:
             await self._server.stop(grace_s)
 
-    def publish(self, snapshot: Snapshot) -> None:
-        """Makes it the newest. Must not be dangling. Every stream sends what differs for it, in its own time."""
+    def publish(self, snapshot: Snapshot, parts: Parts | None = None) -> None:
+        """Makes it the newest. Must not be dangling. Every stream sends what differs for it, in its own time. `parts`:
+        makes what clients are told that want to know of some pools only."""
         if self.snapshot is None or snapshot.version != self.snapshot.version:
+            self._parts, self._made = parts, {}
             self._snapshot.set(snapshot)
 
     async def wait_acked(self, version: str, timeout_s: float) -> Answer:
@@ -191,8 +197,27 @@ class AdsServer:
             if first:
                 stream.node, first = decode_node(request), False
                 log.info("Envoy %s connected from %s", stream.node.id, stream.peer)
+                await self._begin(stream)
             async with stream.turn:
                 await self._write(stream, context, _requested(stream.machine, request))
+
+    async def _begin(self, stream: Stream) -> None:
+        """Nothing was sent yet: now it is known what the client wants to know of."""
+        if stream.node.pools:
+            async with stream.turn:
+                stream.told = self._snapshot.serial
+                snapshot = self._snapshot.value
+                stream.machine = type(stream.machine)(await self._part(stream.node, snapshot) if snapshot else None)
+
+    async def _part(self, node: Node, snapshot: Snapshot) -> Snapshot | None:
+        """What of the newest snapshot is for this client; None if that cannot be made. Made once for all that want the
+        same."""
+        if not node.pools or self._parts is None:
+            return snapshot
+        made = self._made.get(node.pools)
+        if made is None:
+            made = self._made[node.pools] = asyncio.ensure_future(self._parts(node.pools))
+        return await asyncio.shield(made)
 
     async def _follow(self, stream: Stream, context: Context) -> None:
         while True:
@@ -202,7 +227,9 @@ class AdsServer:
                 # While this stream waited for its turn there may have come another: only the newest matters.
                 serial, snapshot = self._snapshot.serial, self._snapshot.value or snapshot
                 stream.told = serial
-                await self._write(stream, context, stream.machine.published(snapshot))
+                part = await self._part(stream.node, snapshot)
+                if part is not None:
+                    await self._write(stream, context, stream.machine.published(part))
 
     async def _write(self, stream: Stream, context: Context, outputs: tuple[Output | DeltaOutput, ...]) -> None:
         stream.late = stream.late and stream.answer(self._snapshot.serial) is Answer.PENDING

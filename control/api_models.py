@@ -121,6 +121,7 @@ class StreamView(BaseModel):
     envoy_version: str
     peer: str
     delta: bool
+    pools: tuple[str, ...]
     answer: str
     late: bool
     types: dict[str, TypeView]
@@ -132,6 +133,7 @@ class StreamView(BaseModel):
             cluster=stream.node.cluster,
             envoy_version=stream.node.version,
             peer=stream.peer,
+            pools=tuple(sorted(stream.node.pools)),
             delta=isinstance(stream.machine, DeltaStream),
             answer=stream.answer(serial),
             late=stream.late,

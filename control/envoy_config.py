@@ -60,11 +60,12 @@ class Wiring:
 @dataclass(frozen=True, slots=True)
 class Source:
     """Where Envoy gets what changes: from nowhere (static), by ADS, or from the last-good files in `directory`. `node`:
-    who it says it is."""
+    who it says it is, and `pools`: the only ones that it wants to know of; none: all."""
 
     ads: bool = False
     directory: str | None = None
     node: str = "homing-envoy"
+    pools: tuple[str, ...] = ()
 
     @property
     def live(self) -> bool:
@@ -227,6 +228,7 @@ def render(
             missing_model=missing_model(fleet),
             models_json=models_json(fleet),
             node_id=source.node,
+            node_metadata={"homing.pools": source.pools} if source.pools else None,
             pickers=wiring.pickers,
             pool=pool,
             pools=fleet.pools,

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 from homing.control.ads import Answer
@@ -23,8 +24,11 @@ PICKERS_WAIT_S = 0.5
 ENVOYS_WAIT_S = 2.0
 
 
+Parts = Callable[[frozenset[str]], Awaitable[Snapshot | None]]
+
+
 class Envoys(Protocol):
-    def publish(self, snapshot: Snapshot) -> None: ...
+    def publish(self, snapshot: Snapshot, parts: Parts) -> None: ...
 
     async def wait_acked(self, version: str, timeout_s: float) -> Answer: ...
 
@@ -109,7 +113,7 @@ class Telling:
                     snapshot = await self._made(config, step.fleet)
                     if snapshot is None:
                         return False
-                    self._envoys.publish(snapshot)
+                    self._envoys.publish(snapshot, partial(self._part, config, step.fleet))
                     self._envoys_know, self._config = step.fleet, config
                     if step.awaited:
                         await self._envoys.wait_acked(snapshot.version, ENVOYS_WAIT_S)
@@ -117,6 +121,14 @@ class Telling:
                         self._told.set(Told(config, fleet, snapshot.version))
         log.info("told: fleet %s", fleet.version)
         return True
+
+    async def _part(self, config: Config, fleet: Fleet, pools: frozenset[str]) -> Snapshot | None:
+        """For an Envoy that wants to know of `pools` only."""
+        chosen = Fleet(tuple(pool for pool in fleet.pools if pool.id in pools))
+        if not chosen.pools:
+            log.warning("an Envoy asks for pools %s, and there is none of them: it is told nothing", sorted(pools))
+            return None
+        return await self._made(config, chosen)
 
     async def _made(self, config: Config, fleet: Fleet) -> Snapshot | None:
         """None for one that must not be sent; the last one stays in force."""

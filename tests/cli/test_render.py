@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+import yaml
 from click.testing import CliRunner, Result
 
 from homing.cli.main import main
@@ -132,3 +133,20 @@ def test_into_refuses_a_file_with_nothing_marked_in_it(file: str) -> None:
     refused = render(file, "--into", file)
     assert refused.exit_code == 2
     assert "no place is marked" in refused.output
+
+
+def test_an_envoy_of_some_pools_says_so_and_unknown_ones_are_refused(tmp_path: Path) -> None:
+    file = tmp_path / "homing.yaml"
+    file.write_text(
+        "pools: {p: {replicas: [{id: a, address: '10.0.0.1:80'}]}}\ncontrol: {xds: ['10.0.0.1:1', 'b.c:2']}\n"
+    )
+    ads = ["render", "envoy", "-c", str(file), "--ads", "--node", "eu"]
+    bootstrap = yaml.safe_load(CliRunner().invoke(main, [*ads, "--pool", "p"]).output)
+    assert bootstrap["node"] == {"id": "eu", "cluster": "homing", "metadata": {"homing.pools": ["p"]}}
+    (control,) = [c for c in bootstrap["static_resources"]["clusters"] if c["name"] == "homing-control"]
+    (group,) = control["load_assignment"]["endpoints"]
+    where = [e["endpoint"]["address"]["socket_address"] for e in group["lb_endpoints"]]
+    assert where == [{"address": "10.0.0.1", "port_value": 1}, {"address": "b.c", "port_value": 2}]
+    assert control["type"] == "STRICT_DNS"
+    refused = CliRunner().invoke(main, [*ads, "--pool", "q"])
+    assert (refused.exit_code, "there is no pool 'q'; there are p" in refused.output) == (2, True)

@@ -93,7 +93,7 @@ class Envoy:
 
 
 @contextlib.asynccontextmanager
-async def envoy_of(ads_port, directory, until, api_type="GRPC"):
+async def envoy_of(ads_port, directory, until, api_type="GRPC", pools=()):
     ads = {"socket_address": {"address": "127.0.0.1", "port_value": ads_port}}
     http2 = {
         "@type": "type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions",
@@ -109,7 +109,7 @@ async def envoy_of(ads_port, directory, until, api_type="GRPC"):
         },
     }
     bootstrap = {
-        "node": {"id": "the-envoy", "cluster": "test"},
+        "node": {"id": "the-envoy", "cluster": "test", "metadata": {"homing.pools": list(pools)} if pools else {}},
         "admin": {"address": {"socket_address": {"address": "127.0.0.1", "port_value": 0}}},
         "dynamic_resources": {
             "cds_config": ADS,
@@ -214,3 +214,37 @@ async def test_envoy_boots_changes_refuses_and_reconnects_by_ads(server, replica
             assert replicas[2].asked == asked + 1
         finally:
             await again.stop()
+
+
+@pytest.mark.parametrize("api_type", ["GRPC", "DELTA_GRPC"])
+async def test_an_envoy_that_names_pools_gets_those_only(server, replicas, tmp_path, until, accepted, api_type):
+    made = []
+
+    def published(**pools):
+        async def parts(wanted):
+            made.append(wanted)
+            return snapshot(**{name: address for name, address in pools.items() if name in wanted})
+
+        server.publish(snapshot(**pools), parts)
+
+    published(a=replicas[0].address, b=replicas[1].address)
+    async with envoy_of(server.port, tmp_path, until, api_type, pools=["b", "c"]) as envoy:
+        stream = await accepted(server, server.snapshot)
+        assert stream.node.pools == {"b", "c"}
+        assert (await envoy.get("/b/health")).status_code == 200
+        assert (await envoy.get("/a/health")).status_code == 404
+        assert stream.types[EDS].subscription.names == {"b"}
+        assert await envoy.stats("cluster_manager.active_clusters") == [2]  # with the control service's
+
+        # one of its pools joins, another that is not its own changes
+        published(a=replicas[2].address, b=replicas[1].address, c=replicas[2].address)
+        await accepted(server, server.snapshot)
+        assert (await envoy.get("/c/health")).status_code == 200
+        assert await envoy.stats("cluster_manager.active_clusters") == [3]
+        assert made == [{"b", "c"}] * 2  # once for each edition
+
+        # a change elsewhere is none here
+        responses = dict(server.counts.responses)
+        published(a=replicas[0].address, b=replicas[1].address, c=replicas[2].address)
+        await accepted(server, server.snapshot)
+        assert server.counts.responses == responses

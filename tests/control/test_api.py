@@ -91,6 +91,7 @@ async def test_xds_shows_what_each_envoy_says_to_each_type(service, client):
             "envoy_version": "",
             "peer": "ipv4:127.0.0.1:5",
             "delta": False,
+            "pools": [],
             "answer": "nacked",
             "late": False,
             "types": {

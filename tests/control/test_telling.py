@@ -53,7 +53,8 @@ class Journal:
         def __init__(self, journal):
             self.journal = journal
 
-        def publish(self, snapshot):
+        def publish(self, snapshot, parts):
+            self.journal.parts = parts
             self.journal.lines.append(f"envoys {self.journal.fleets[snapshot.version]}")
 
         async def wait_acked(self, version, timeout_s):
@@ -197,3 +198,14 @@ async def test_a_full_disk_ends_nothing(journal, config, background):
     await settle()
     assert telling.failures == {"files": 2}
     assert [line for line in journal.lines if not line.endswith("?")][-2:] == ["envoys ab", "pickers ab"]
+
+
+async def test_what_envoys_get_that_want_some_pools_only_is_of_the_same_fleet(journal, config, background):
+    telling = Telling(journal.envoys, journal.pickers, journal.snapshot)
+    background(telling.run())
+    both = Fleet((*fleet(A, B).pools, Pool("q", "q", replicas=(C,))))
+    telling.aim(config, both)
+    await asyncio.wait_for(telling.done.wait(), 5)
+    assert journal.fleets[(await journal.parts(frozenset({"q", "unknown"}))).version] == "c"
+    assert await journal.parts(frozenset({"unknown"})) is None
+    assert journal.lines == ["envoys abc", "acked abc?", "pickers abc"]
