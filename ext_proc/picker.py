@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from hashlib import blake2b
 
 from homing.core import responses
+from homing.core.chat import NotAnObjectError
 from homing.core.config import Config
 from homing.core.fleet import Fleet
 from homing.core.history import Said, header_safe, read
@@ -19,6 +20,7 @@ from homing.core.placement.decision import Arrival, Decision
 from homing.core.placement.home import Placer
 from homing.core.placement.kept import Kept
 from homing.core.placement.load import Place
+from homing.core.placement.minting import looks_minted
 from homing.core.placement.pools import EMPTY, CompiledFleet, CompiledPool
 from homing.core.prefix.prompt import Prompt
 from homing.core.session import KEY_ID_BYTES, SessionKey
@@ -26,6 +28,7 @@ from homing.ext_proc.body import Bodies, Work
 from homing.ext_proc.counts import Counts
 from homing.ext_proc.events import Event, Headers, Reject, RequestHeadersReceived, ResponseHeadersReceived, SetHeaders
 from homing.ext_proc.exchange import Reading, Stage
+from homing.ext_proc.first_turn import FIRST_PROMPT_BYTES, FirstTurn
 from homing.ext_proc.hearing import Hearing, TtftSink
 from homing.ext_proc.identity import GIVEN, NO_SEALS, Caller, Identity, Seals
 from homing.ext_proc.learning import LEARN, SESSION, ResponseLearner, learn, lesson
@@ -190,6 +193,8 @@ class Picker:
             return ResponsesRequest(self, pool, request.model, key, given, work, closing, expires, learns, cookie)
         if not given and key.session and self._reads(request):
             return UnnamedRequest(self, pool, None, request.model, key, work, closing, expires, learns, cookie)
+        if given and self._first_prompt(pool, request, key, work):
+            return FirstTurn(self, pool, request.model, key, work, closing, expires, learns, cookie)
         # no id: not through our filters; one minted from nothing would be the same for everybody.
         # no body (a probe, a list): begins no conversation, and Envoy spreads it well enough alone
         placeable = key.session and (given or request.has_body)
@@ -199,6 +204,18 @@ class Picker:
             self._begin(pool, None)
             learns = (*learns, *self._issued(headers, caller))
         return RoutedRequest(self, pool, decision, request.model, key, work, closing, expires, learns, cookie)
+
+    def _first_prompt(self, pool: CompiledPool, request: RequestHeadersReceived, key: SessionKey, work: Work) -> bool:
+        """Whether the body is read to place a session that the client named: its first, and long enough for a part of
+        it to be worth finding in a cache. A session whose id is one of ours has a home."""
+        return (
+            self.placer.scales.settings(pool.pool.id).read_first
+            and not work.plan.observes
+            and length(request.headers) >= FIRST_PROMPT_BYTES
+            and self._reads(request)
+            and not looks_minted(key.session)
+            and self.placer.unknown(pool, key, self._clock()) is not None
+        )
 
     def learn(self, answer: ResponseHeadersReceived) -> ResponseLearner | None:
         return learn(answer, self)
@@ -263,6 +280,20 @@ class Picker:
         minted = decision.session if decision is not None else None
         self.models.note(pool, key if minted is None else key.named(minted))
         return key, decision
+
+    def place_first(
+        self, pool: CompiledPool, key: SessionKey, body: bytes, adapter: str | None
+    ) -> tuple[Prompt | None, Decision | None]:
+        now = self._clock()
+        try:
+            prompt = read(body, (), self.placer.seed(pool.pool.id, key.tenant)).prompt
+        except NotAnObjectError:
+            prompt = None
+        decision = self.placer.place(pool, Arrival(key, True, len(body), adapter, prompt=prompt), now)
+        if prompt is not None and decision is not None:
+            self.placer.prefixes.placed(*decision.place, prompt, now)
+        self._begin(pool, decision)
+        return prompt, decision
 
     def sent(self, pool: CompiledPool, decision: Decision, prompt: Prompt, body: bytes) -> None:
         if self._prefixes is not None:

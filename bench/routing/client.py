@@ -83,11 +83,13 @@ class Answer:
                 self.cached_tokens = (details.cached_tokens or 0) if details else 0
 
 
-async def ask(port: int, body: bytes, session: str | None, heard: asyncio.Future[str] | None = None) -> Answer:
-    """Raises AskedError, OSError. `heard` is told the session's id as soon as the answer begins."""
+async def ask(
+    port: int, body: bytes, session: str | None, answer: Answer, heard: asyncio.Future[str] | None = None
+) -> None:
+    """Reads into `answer`. Raises AskedError, OSError. `heard` is told the session's id as soon as there is one."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
-        return await _exchange(reader, writer, _request(port, body, session), heard)
+        await _exchange(reader, writer, _request(port, body, session), answer, heard)
     except h11.RemoteProtocolError as error:
         raise AskedError(f"HTTP: {error}") from None
     finally:
@@ -110,13 +112,16 @@ def _request(port: int, body: bytes, session: str | None) -> bytes:
 
 
 async def _exchange(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, request: bytes, heard: asyncio.Future[str] | None
-) -> Answer:
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
+    request: bytes,
+    answer: Answer,
+    heard: asyncio.Future[str] | None,
+) -> None:
     writer.write(request)
     connection = h11.Connection(h11.CLIENT)
     connection.send(h11.Request(method="POST", target="/", headers=[("host", "x"), ("connection", "close")]))
     connection.send(h11.EndOfMessage())
-    answer = Answer()
     while True:
         event = connection.next_event()
         if event is h11.NEED_DATA:
@@ -133,6 +138,6 @@ async def _exchange(
         elif isinstance(event, h11.EndOfMessage):
             if not answer.done:
                 raise AskedError("the end of the answer is missing")
-            return answer
+            return
         else:
             raise AskedError("the connection ended")

@@ -60,6 +60,7 @@ class Load:
     _began: float = 0.0
     _names: dict[int, asyncio.Future[str]] = field(default_factory=dict)
     _last: dict[int, str] = field(default_factory=dict)
+    _answers: dict[int, Answer] = field(default_factory=dict)
 
     @property
     def now_s(self) -> float:
@@ -81,10 +82,7 @@ class Load:
         _, open_tasks = await asyncio.wait(tasks, timeout=left_s)
         for task in open_tasks:
             task.cancel()
-            turn = self.work.turns[tasks[task]]
-            waited_s = self.now_s - turn.due_s
-            blank = Outcome(tasks[task], turn.number, turn.due_s, 0.0, waited_s, waited_s, "", 0, 0, 1, UNFINISHED)
-            self.outcomes.append(blank)
+            self.outcomes.append(self._unfinished(tasks[task]))
         await asyncio.gather(*open_tasks, return_exceptions=True)
         gc.unfreeze()
 
@@ -104,9 +102,11 @@ class Load:
         why = ""
         for attempt in range(1, ATTEMPTS + 1):
             try:
-                answer = await ask(self._port(place, attempt), body, session, heard)
+                answer = self._answers[place] = Answer()
+                await ask(self._port(place, attempt), body, session, answer, heard)
                 if answer.text != turn.answer:
                     raise AskedError("another answer")
+                del self._answers[place]
                 return self._served(place, turn, late_s, answer, attempt)
             except (AskedError, OSError) as error:
                 why = str(error) or type(error).__name__
@@ -119,7 +119,7 @@ class Load:
         return None
 
     def _served(self, place: int, turn: Turn, late_s: float, answer: Answer, attempt: int) -> None:
-        ttft_s = (answer.first_s - self._began) * self.time_scale - turn.due_s
+        ttft_s = self._ttft_s(turn, answer)
         before = self._last.get(turn.session)
         self._last[turn.session] = answer.replica
         self.moved += before is not None and before != answer.replica
@@ -137,6 +137,16 @@ class Load:
                 attempt,
             )
         )
+
+    def _unfinished(self, place: int) -> Outcome:
+        """Its first token may have come."""
+        turn, answer = self.work.turns[place], self._answers.get(place)
+        waited_s = self.now_s - turn.due_s
+        ttft_s = self._ttft_s(turn, answer) if answer is not None and answer.first_s else waited_s
+        return Outcome(place, turn.number, turn.due_s, 0.0, ttft_s, waited_s, "", 0, 0, 1, UNFINISHED)
+
+    def _ttft_s(self, turn: Turn, answer: Answer) -> float:
+        return (answer.first_s - self._began) * self.time_scale - turn.due_s
 
     def _port(self, place: int, attempt: int) -> int:
         return self.ports[(place + attempt) % len(self.ports)]

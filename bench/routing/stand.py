@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
+import socket
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -14,7 +16,7 @@ from pathlib import Path
 import httpx
 import msgspec
 
-from bench.gateway.contenders import Processes, StartError, free_ports
+from bench.gateway.contenders import Processes, StartError
 from bench.routing.contenders import Contender
 from bench.routing.fleet import Member
 from bench.routing.gateways import Gateway
@@ -129,6 +131,19 @@ async def run(stand: Stand, contender: Contender) -> Run:
         _engine_ttft_s(stand.members),
         _fail_opens(stand.gateway) - opened,
     )
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that were free a moment ago, below those that the kernel gives to connections: such a one could take a port
+    before it is listened on."""
+    free: list[int] = []
+    for port in random.sample(range(12_000, 32_000), 8_000):
+        if len(free) == count:
+            return free
+        with contextlib.suppress(OSError), socket.socket() as probe:
+            probe.bind(("127.0.0.1", port))
+            free.append(port)
+    raise StartError("no free ports")
 
 
 def _member(directory: Path, name: str, ports: Iterator[int], kv: str) -> Member:

@@ -12,6 +12,8 @@ from bench.placement.engine import Request
 from bench.routing.work import Change, Speaker, Turn, Work, apart, conversations
 
 REPLICAS = 4
+TRACE_PACE = 0.55
+"""Of the trace, at load 1: it was taken from a larger cluster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,18 +36,17 @@ def chat(shape: Shape, speaker: Speaker) -> Work:
 
 
 def trace(shape: Shape, speaker: Speaker) -> Work:
-    """A production trace: 512-token blocks that prompts share, arrivals as they were, but faster."""
+    """A production trace: 512-token blocks that prompts share, arrivals as they were, at another pace."""
     if shape.trace is None:
         raise NoTraceError("give the trace's file by --trace")
-    faster = 2.0 * shape.load
-    most = 6_000
-    requests = [r for r in placement.trace(shape.trace, faster, most) if r.arrives < shape.until_s]
+    requests = placement.trace(shape.trace, TRACE_PACE * shape.load)
+    requests = [r for r in requests if r.arrives < shape.until_s]
     return _work("trace", apart(requests, speaker))
 
 
 def shared(shape: Shape, speaker: Speaker) -> Work:
     """150 tenants of 5 users each: a system prompt of 6,144 tokens for each tenant, one question at a time."""
-    requests = placement.shared(rate=5.4 * shape.load, until=shape.until_s, seed=2 + shape.seed)
+    requests = placement.shared(rate=3.2 * shape.load, until=shape.until_s, seed=2 + shape.seed)
     return _work("shared", _apart(requests, shape, speaker))
 
 

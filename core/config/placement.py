@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, PlainValidator
 
-from homing.core.config.kinds import Integer, Number
+from homing.core.config.kinds import Integer, Number, Switch
 from homing.core.placement.settings import Settings
 
 Tokens = Annotated[float, PlainValidator(Number(0, 1e9))]
@@ -35,6 +35,7 @@ class Placement(BaseModel):
     bytes_per_token: Annotated[float, PlainValidator(Number(0.1, 1000))] = DEFAULTS.bytes_per_token
     further_turns: Factor = DEFAULTS.further_turns
     slow_start_s: Annotated[float, PlainValidator(Number(0, 3600))] = DEFAULTS.slow_start_s
+    read_first: Annotated[bool, PlainValidator(Switch())] = DEFAULTS.read_first
     reject_above_tokens: Tokens = DEFAULTS.reject_above_tokens
 
     def settings(self) -> Settings:

@@ -15,7 +15,7 @@ class Settings:
     crowd_factor: float = 2.0  # how much more of that for each request that waits, on the mean
     delay_factor: float = 0.3  # what a token of prefill costs those who wait behind it, for each of them
     eviction_factor: float = 0.3  # what will not fit, for each further turn
-    spread_factor: float = 0.5  # what a new session pays for sessions that are there already
+    spread_factor: float = 0.25  # what a new session pays for sessions that are there already
     in_flight_tokens: float = 20.0  # what a request in flight costs those beside it, in decoding
     max_in_flight: int = 0  # requests in flight at a replica beyond which it takes no new session; 0: any number
     sample: int = 32  # replicas looked at for a placement; more only where there are no more
@@ -24,4 +24,5 @@ class Settings:
     bytes_per_token: float = 4.0  # of a request's body, until the engines' counters have told
     further_turns: float = 8.0  # of a session, until learned
     slow_start_s: float = 30.0  # until a replica that comes, or comes back, takes its part of the new sessions
+    read_first: bool = True  # the first prompt of a session that the client named is read, to place it where it is held
     reject_above_tokens: float = 0.0  # every replica has more waiting: 429; 0: never

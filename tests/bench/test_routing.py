@@ -19,7 +19,7 @@ from bench.routing.replicas import Load, Sample
 from bench.routing.report import LATE_S, Figures, Report, figures, overview, quantile, table
 from bench.routing.stand import Conditions, Run, Seen
 from bench.routing.work import Speaker, Work
-from bench.routing.workloads import WORKLOADS, NoTraceError, Shape
+from bench.routing.workloads import TRACE_PACE, WORKLOADS, NoTraceError, Shape
 
 SMALL = ("--load", "0.6", "--until-s", "40", "--time-scale", "20", "--grace", "40", "--no-peers")
 TRACE = '{"timestamp": %d, "input_length": %d, "output_length": 20, "hash_ids": [%s]}\n'
@@ -82,7 +82,7 @@ def test_a_later_turn_holds_what_the_turn_before_was_answered():
 def test_prompts_of_the_trace_share_the_blocks_that_it_says(tmp_path: Path):
     file = tmp_path / "trace.jsonl"
     file.write_text(TRACE % (0, 1100, "7, 8, 9") + TRACE % (1400, 1700, "7, 8, 10, 11"))
-    first, second = WORKLOADS["trace"](Shape(load=0.5, trace=file), Speaker()).turns
+    first, second = WORKLOADS["trace"](Shape(load=1 / TRACE_PACE, trace=file), Speaker()).turns
     assert (first.due_s, second.due_s) == (0.0, 1.4)
     assert first.session == second.session
     assert first.messages[0] == second.messages[0]

@@ -48,7 +48,8 @@ async def test_a_home_that_is_swamped_is_left_and_the_receipt_said_so_before(sta
     first = await ask(stack.data, turn("m", 100, "mine"))
     home = first.headers["x-homing-replica"]
     assert (explained(stack, "mine")["home"], explained(stack, "mine")["reason"]) == (home, "home")
-    swamp = [turn("m", 20_000, f"other-{i}") for i in range(3)]  # about 25,000 tokens each
+    # about 25,000 tokens each, and nothing in common: else one would go where the other is
+    swamp = [turn("m", 20_000, f"other-{i}", word) for i, word in enumerate(("this", "that", "them"))]
     others = asyncio.create_task(many(stack.data, swamp, 3))
     await asyncio.to_thread(begun, stack, 3)
     offers = {o["replica"]: o for o in explained(stack, "mine")["offers"]}  # type: ignore[attr-defined]

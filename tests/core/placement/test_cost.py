@@ -55,7 +55,7 @@ def test_what_will_not_fit_costs_with_every_further_turn(working_set: float, tok
 @pytest.mark.parametrize(
     ("begins", "sessions", "fewest", "pace", "expected"),
     [
-        (True, 5, 3, 1.0, 2 * 0.5 * 4 * 1000),
+        (True, 5, 3, 1.0, 2 * 0.25 * 4 * 1000),
         (True, 3, 3, 1.0, 0),
         (True, 6, 3, 2.0, 0),  # twice as fast, twice as many
         (False, 5, 3, 1.0, 0),
