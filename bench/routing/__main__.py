@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import tempfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -41,6 +42,7 @@ def main() -> None:
 @click.option("--speed", default=Conditions().speed, help="Of the replicas, against an A100.")
 @click.option("--time-scale", default=Conditions().time_scale, help="Simulated seconds in a real one.")
 @click.option("--grace", default=Conditions().grace, help="A run ends so many times the span of its arrivals later.")
+@click.option("--settle-s", default=Conditions().settle_s, help="Real seconds from the start to the first request.")
 @click.option("--peers/--no-peers", "with_peers", default=True, help="The routers from PyPI.")
 @click.option("--out", type=_DIRECTORY, default=BUILD / "routing", help="A JSON file for each workload and load.")
 def run_command(
@@ -53,6 +55,7 @@ def run_command(
     speed: float,
     time_scale: float,
     grace: float,
+    settle_s: float,
     with_peers: bool,
     out: Path,
 ) -> None:
@@ -63,7 +66,7 @@ def run_command(
     found = contenders(peers.installed(BUILD / "gateway-peers").absolute() if with_peers else None)
     if unknown := [name for name in only if name not in found]:
         raise click.UsageError(f"no contender {unknown[0]!r}; there are: {'; '.join(found)}")
-    conditions = Conditions(speed=speed, time_scale=time_scale, grace=grace)
+    conditions = Conditions(speed=speed, time_scale=time_scale, grace=grace, settle_s=settle_s)
     speaker, failed = Speaker(), False
     out.mkdir(parents=True, exist_ok=True)
     for name in workloads or [name for name in WORKLOADS if name != "trace" or trace]:
@@ -120,6 +123,7 @@ def _measured(contender: Contender, work: Work, conditions: Conditions, report: 
         tempfile.TemporaryDirectory(prefix="rt") as directory,
         standing(contender, work, conditions, Path(directory) / "s") as stand,
     ):
+        time.sleep(conditions.settle_s)
         done = uvloop.run(run(stand, contender))
     told = figures(done, work, conditions)
     click.echo(

@@ -32,12 +32,14 @@ PORTS = 40
 
 class Conditions(msgspec.Struct, frozen=True):
     """The same for every contender. `speed` is against an A100, `time_scale` simulated seconds in a real one; a run
-    ends `grace` times the span of its arrivals after it began, whatever has not ended by then."""
+    ends `grace` times the span of its arrivals after it began, whatever has not ended by then. `settle_s`: real seconds
+    between the start of everything and the first request."""
 
     speed: float = 0.5
     time_scale: float = 8.0
     stream_interval: int = 64
     grace: float = 1.5
+    settle_s: float = 1.0
 
 
 class Seen(msgspec.Struct, frozen=True):
