@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from types import TracebackType
@@ -106,9 +107,10 @@ def _of_pools(pools: Sequence[_Pool], model: str) -> Urls:
 class Scraper:
     """Asks for /metrics. An asynchronous context manager; what does not answer is None, and nothing is raised."""
 
-    def __init__(self, urls: Urls) -> None:
+    def __init__(self, urls: Urls, verify: ssl.SSLContext | bool = True) -> None:
+        """`verify`: whom to trust, of engines that speak TLS."""
         self._urls = urls
-        self._client = httpx.AsyncClient(timeout=TIMEOUT_S, trust_env=False)
+        self._client = httpx.AsyncClient(timeout=TIMEOUT_S, trust_env=False, verify=verify)
 
     async def __aenter__(self) -> Scraper:
         return self

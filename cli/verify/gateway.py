@@ -57,7 +57,7 @@ class Gateway:
             headers=headers,
             timeout=httpx.Timeout(target.timeout_s),
             limits=httpx.Limits(max_connections=connections, max_keepalive_connections=connections),
-            verify=ssl.create_default_context(cafile=str(target.ca)) if target.ca else True,
+            verify=trusted(target.ca),
             trust_env=False,
         )
 
@@ -116,6 +116,16 @@ class Gateway:
                 return await stream.read(response, began_s, time.perf_counter, self.target.header)
         except httpx.HTTPError as error:
             return _lost(error)
+
+
+def trusted(ca: Path | None) -> ssl.SSLContext | bool:
+    """Whom to trust: the certificates in that file, or the usual ones. Raises click.ClickException."""
+    if ca is None:
+        return True
+    try:
+        return ssl.create_default_context(cafile=str(ca))
+    except OSError as error:  # SSLError is one
+        raise click.ClickException(f"--ca {ca}: {error}") from None
 
 
 def target_of(

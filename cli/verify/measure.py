@@ -57,10 +57,11 @@ class Budget:
         left = Caps(self.caps.requests - self.requests, self.caps.tokens - self.tokens)
         self._now = Caps(self.requests + int(left.requests * share), self.tokens + int(left.tokens * share))
 
-    def allows(self, prompt: Prompt, answer_tokens: int) -> bool:
+    def allows(self, prompt: Prompt, answer_tokens: int, requests: int = 1) -> bool:
+        """So many of these."""
         caps = self._now or self.caps
-        needed = round(size(prompt) / self.characters_per_token) + answer_tokens
-        return self.requests < caps.requests and self.tokens + needed <= caps.tokens
+        needed = requests * (round(size(prompt) / self.characters_per_token) + answer_tokens)
+        return self.requests + requests <= caps.requests and self.tokens + needed <= caps.tokens
 
     def spend(self, prompt: Prompt, answer_tokens: int) -> int:
         """When it is sent: others that are sent meanwhile must know. Returns the tokens that its prompt counts for."""
@@ -187,7 +188,7 @@ class Measurement:
         for header in KEYS:
             if header == "authorization" and self._gateway.target.key is not None:
                 continue
-            if not self._budget.allows(_small(header, 0), KEY_PROBES):
+            if not self._budget.allows(_small(header, 0), 1, requests=KEY_PROBES):
                 break
             value = f"homing={_own()}" if header == "cookie" else _own()
             found[header] = tuple(

@@ -15,7 +15,7 @@ import msgspec
 
 from homing import __version__
 from homing.cli.verify.engines import Scraper, Urls, named, of_control, of_the_file, of_this_machine
-from homing.cli.verify.gateway import Gateway, Target
+from homing.cli.verify.gateway import Gateway, Target, trusted
 from homing.cli.verify.measure import Advance, Budget, Measured, Measurement, probes_of_a_plan
 from homing.cli.verify.report import Report, Setup, decisions, in_words
 from homing.core.verify.comparison import compare
@@ -135,7 +135,7 @@ def _confirm(job: Job, model: str, urls: Urls, plan: Plan, output: Output) -> No
 
 
 async def _measure(job: Job, model: str, urls: Urls, plan: Plan, budget: Budget) -> Measured:
-    async with Gateway(job.target, job.concurrency) as gateway, Scraper(urls) as scraper:
+    async with Gateway(job.target, job.concurrency) as gateway, Scraper(urls, trusted(job.target.ca)) as scraper:
         measurement = Measurement(gateway, scraper, model, budget, job.answer_tokens)
         nonce = secrets.randbits(63)
         turns = sum(len(conversation.turns) for conversation in plan.conversations)

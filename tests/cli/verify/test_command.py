@@ -12,6 +12,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from homing.cli.main import main
+from homing.cli.ready_block import ready_block
+from homing.cli.verify import command, engines
+from homing.core.config import parse
 
 SSE = {"content-type": "text/event-stream"}
 SMALL = ("--conversations", "5", "--turns", "4", "--answer-tokens", "3", "--concurrency", "2")
@@ -41,6 +44,8 @@ class FakeGateway(ThreadingHTTPServer):
         self.signs = False
         self.asked: list[tuple[dict[str, str], dict[str, object]]] = []
         self.metrics = b""
+        self.replicas: tuple[str, ...] = ()
+        """Who answers, in turn."""
         super().__init__(("127.0.0.1", 0), Handler)
 
     @property
@@ -67,7 +72,9 @@ class Handler(BaseHTTPRequestHandler):
             self._answer(401, {}, b'{"error": {"message": "The session id was not issued here."}}')
             return
         named = {"x-session-id": session or "signed-by-us"} if self.server.issues else {}
-        self._answer(self.server.status, self.server.headers | named, self.server.body)
+        replicas = self.server.replicas
+        served = {"x-homing-replica": replicas[len(self.server.asked) % len(replicas)]} if replicas else {}
+        self._answer(self.server.status, self.server.headers | named | served, self.server.body)
 
     def _answer(self, status: int, headers: dict[str, str], body: bytes) -> None:
         self.send_response(status)
@@ -231,6 +238,20 @@ def test_requests_are_capped_before_anything_is_sent(gateway: FakeGateway) -> No
     assert (refused.exit_code, refused.stdout) == (2, "")
 
 
+@pytest.mark.parametrize("cap", [25, 35])
+def test_the_search_for_another_key_stays_within_the_cap(
+    gateway: FakeGateway, monkeypatch: pytest.MonkeyPatch, cap: int
+) -> None:
+    """Ids do not decide here: every other answer is another replica's."""
+    monkeypatch.setattr(engines, "DEFAULT_API", "http://127.0.0.1:1")
+    gateway.issues, gateway.replicas = False, ("a", "b")
+    arguments = ["verify", "--url", gateway.url, *SMALL, "--yes", "--json", "--max-requests", str(cap)]
+    result = CliRunner().invoke(main, arguments)
+    assert "wrong_key" in codes(result)
+    assert len(gateway.asked) <= cap
+    assert found(result)["requests"] == len(gateway.asked)
+
+
 def test_nothing_is_sent_unasked(gateway: FakeGateway) -> None:
     result = verify(gateway, yes=False)
     assert result.exit_code == 2
@@ -290,3 +311,11 @@ def test_the_table_is_for_people(gateway: FakeGateway) -> None:
     assert out.startswith(("Affinity works", "The effect is missing", "With affinity it is worse"))
     assert "\n   4  " in out
     assert "Spent: 57 requests" in out
+
+
+def test_the_command_that_homing_up_prints_is_one() -> None:
+    file = "pools: {p: {served_name: m, replicas: [{id: a, address: '10.0.0.1:80'}]}}\n"
+    (line,) = [line for line in ready_block(parse(file, "f"), 1.0).splitlines() if "homing verify" in line]
+    parsed = command.make_context("verify", line.split()[2:]).params
+    assert (parsed["url"], parsed["model"]) == ("http://127.0.0.1:8080", "m")
+    assert parsed["api"] == "http://127.0.0.1:8600"
