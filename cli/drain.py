@@ -10,7 +10,7 @@ import click
 from homing.cli.api_client import Api, ApiPlace, api_options
 from homing.cli.console import ERASE_LINE
 from homing.cli.duration import duration, in_words
-from homing.cli.fleet_view import Drain, Drains, place
+from homing.cli.fleet_view import Drain, Drains, places
 
 EVERY_S = 0.5
 AWAY_S = 30.0
@@ -22,21 +22,22 @@ AWAY_S = 30.0
 @click.argument("replica", metavar="ID")
 @click.option("--wait", is_flag=True, help="Until the replica has left; shows sessions and streams left.")
 @click.option("--deadline", type=duration, default="15m", show_default=True, help="It leaves then at the latest.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object for each replica.")
 def command(config_path: str, api: ApiPlace, replica: str, wait: bool, deadline: float, as_json: bool) -> None:
     """Drain the replica ID (or POOL/ID).
 
     Sessions that live there go on there until they end or the deadline comes. Exit 0 when it drains, or has left.
+    An address with several data-parallel ranks drains as a whole by its own ID.
     """
     import msgspec
 
     asked = Api.at(config_path, api)
-    pool, replica_id = place(asked, replica)
-    path = f"/api/pools/{pool}/replicas/{replica_id}/drain"
-    drain = asked.call("POST", path, Drain, deadline_s=deadline)
-    if wait:
-        drain = _waited(asked, drain, time.time() + deadline + AWAY_S)
-    click.echo(msgspec.json.encode(drain).decode() if as_json else said(drain, time.time()))
+    paths = [f"/api/pools/{pool}/replicas/{replica_id}/drain" for pool, replica_id in places(asked, replica)]
+    drains = [asked.call("POST", path, Drain, deadline_s=deadline) for path in paths]
+    until_s = time.time() + deadline + AWAY_S
+    for begun in drains:
+        drain = _waited(asked, begun, until_s) if wait else begun
+        click.echo(msgspec.json.encode(drain).decode() if as_json else said(drain, time.time()))
 
 
 def _waited(api: Api, drain: Drain, until_s: float) -> Drain:

@@ -15,6 +15,7 @@ class Replica(msgspec.Struct):
     state: str
     healthy: bool
     failing: bool = False
+    rank: int | None = None
 
 
 class Pool(msgspec.Struct):
@@ -38,22 +39,37 @@ class Drain(msgspec.Struct):
     streams: int | None
     why: str | None
     moved: int | None
+    rank: int | None = None
 
 
 class Drains(msgspec.Struct):
     drains: list[Drain]
 
 
-def place(api: Api, name: str) -> tuple[str, str]:
-    """(pool, replica) of POOL/ID, or of an ID that only one pool has. Raises click.ClickException."""
-    fleet, drains = api.call("GET", "/api/fleet", Fleet), api.call("GET", "/api/drains", Drains)
-    known = {(pool.id, r.id) for pool in fleet.pools for r in pool.replicas}
-    known |= {(drain.pool, drain.replica) for drain in drains.drains}
-    found = sorted(p for p in known if name in (p[1], f"{p[0]}/{p[1]}"))
+Place = tuple[str, str]
+"""(pool, replica)"""
+
+
+def places(api: Api, name: str) -> list[Place]:
+    """Of POOL/ID, or of an ID that only one pool has: the replica, or all data-parallel ranks of that address. Raises
+    click.ClickException."""
+    named: dict[Place, list[Place]] = {}
+    for (pool, replica), rank in _known(api).items():
+        host = replica if rank is None else replica.removesuffix(f"-{rank}")
+        for known in {replica, host}:
+            named.setdefault((pool, known), []).append((pool, replica))
+    found = sorted(p for p in named if name in (p[1], f"{p[0]}/{p[1]}"))
     if len(found) == 1:
-        return found[0]
+        return sorted(named[found[0]])
     if found:
         raise click.ClickException(f"several pools have {name}: say one of {', '.join(map('/'.join, found))}")
     raise click.ClickException(
-        f"there is no replica {name}; known: {', '.join(map('/'.join, sorted(known))) or 'none'}"
+        f"there is no replica {name}; known: {', '.join(map('/'.join, sorted(named))) or 'none'}"
     )
+
+
+def _known(api: Api) -> dict[Place, int | None]:
+    """The fleet's replicas, and those that were drained away, with their ranks."""
+    fleet, drains = api.call("GET", "/api/fleet", Fleet), api.call("GET", "/api/drains", Drains)
+    drained = {(drain.pool, drain.replica): drain.rank for drain in drains.drains}
+    return drained | {(pool.id, r.id): r.rank for pool in fleet.pools for r in pool.replicas}

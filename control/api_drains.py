@@ -26,7 +26,8 @@ Limit = Annotated[int, Query(ge=1, le=10_000)]
 
 class DrainView(BaseModel):
     """One drain. `state`: `draining` or `left`. `sessions` and `streams` are what is still there (null: unknown, or
-    gone); of one that left, `moved` is how many sessions were still there, and `why` `idle` or `deadline`."""
+    gone); of one that left, `moved` is how many sessions were still there, and `why` `idle` or `deadline`. `rank`:
+    where several data-parallel ranks share the address, which it is."""
 
     pool: str
     replica: str
@@ -38,9 +39,10 @@ class DrainView(BaseModel):
     ended_s: float | None
     why: str | None
     moved: int | None
+    rank: int | None
 
     @classmethod
-    def of(cls, drain: Drain, left: Left | None) -> DrainView:
+    def of(cls, drain: Drain, left: Left | None, rank: int | None) -> DrainView:
         ended = drain.ended_s is not None
         return cls(
             pool=drain.pool,
@@ -53,6 +55,7 @@ class DrainView(BaseModel):
             ended_s=drain.ended_s,
             why=drain.why,
             moved=drain.sessions,
+            rank=rank,
         )
 
 
@@ -95,7 +98,9 @@ def routes(membership: Membership, drains: Drains, audit: Audit) -> APIRouter:
         raise HTTPException(404, f"there is no replica {replica!r} in a pool {pool!r}")
 
     def shown(drain: Drain) -> DrainView:
-        return DrainView.of(drain, drains.left.get(drain.place))
+        pool = membership.written.pool(drain.pool)
+        replica = pool.replica(drain.replica) if pool is not None else None
+        return DrainView.of(drain, drains.left.get(drain.place), replica.rank if replica is not None else None)
 
     @router.post("/pools/{pool}/replicas/{replica}/drain")
     async def drain(

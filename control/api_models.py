@@ -16,7 +16,7 @@ from homing.core.fleet import HashPolicy, Pool, Replica, State
 class ReplicaView(BaseModel):
     """One replica. `in_hash`: Envoy's hash leads to it; `takes_new_sessions`: so does placement; `epoch`: when its
     process began, in ms since 1970, 0 where it does not say; `failing`: it fails requests; `share`: of the new sessions
-    at most, by policy."""
+    at most, by policy; `rank`: where several data-parallel ranks share the address, which it is."""
 
     id: str
     address: str
@@ -28,6 +28,7 @@ class ReplicaView(BaseModel):
     epoch: int
     failing: bool
     share: float
+    rank: int | None
 
     @classmethod
     def of(cls, replica: Replica) -> ReplicaView:
@@ -39,6 +40,7 @@ class ReplicaView(BaseModel):
             healthy=replica.healthy,
             in_hash=replica.in_hash,
             takes_new_sessions=replica.takes_new_sessions,
+            rank=replica.rank,
             epoch=replica.epoch,
             failing=replica.failing,
             share=replica.share,

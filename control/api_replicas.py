@@ -13,6 +13,7 @@ from homing.control.guard import writer
 from homing.control.membership import Membership
 from homing.control.registrations import Registration, Registrations, TooManyError
 from homing.core.config import Address
+from homing.core.config.discovery import MAX_RANKS
 from homing.core.config.kinds import Endpoint, Integer
 from homing.core.config.models import REPLICA_ID
 
@@ -25,12 +26,14 @@ AddressText = Annotated[
 
 
 class Wanted(BaseModel):
-    """The body of a registration. `ttl_s`: it will be repeated within that time; without it, it stays."""
+    """The body of a registration. `ttl_s`: it will be repeated within that time; without it, it stays. `dp_size`: the
+    engine's data-parallel ranks: replicas `ID-0`, `ID-1` and so on."""
 
     model_config = ConfigDict(extra="forbid")
 
     address: AddressText
     weight: Annotated[int, PlainValidator(Integer(1, 128), json_schema_input_type=int)] = 1
+    dp_size: Annotated[int, PlainValidator(Integer(1, MAX_RANKS), json_schema_input_type=int)] = 1
     ttl_s: Annotated[float | None, Field(ge=1, le=86_400)] = None
 
 
@@ -93,14 +96,14 @@ def routes(membership: Membership, registrations: Registrations, sources: Source
             REPLICA_ID(replica)
         except ValueError:
             raise HTTPException(422, f"an id is {REPLICA_ID.allowed}") from None
-        registration = Registration(pool, replica, str(wanted.address), wanted.weight, wanted.ttl_s)
+        registration = Registration(pool, replica, str(wanted.address), wanted.weight, wanted.ttl_s, wanted.dp_size)
         if registrations.get((pool, replica)) != registration:  # a heartbeat is no write
             await audit.write(who, "register", f"{pool}/{replica}", f"{wanted.address} weight={wanted.weight}")
         try:
             created = await registrations.put(registration)
         except TooManyError:
             raise HTTPException(409, "too many replicas are registered") from None
-        return Registered(created=created, believed=membership.source((pool, replica)))
+        return Registered(created=created, believed=membership.source((pool, registration.replicas[0].id)))
 
     @router.delete("/pools/{pool}/replicas/{replica}")
     async def deregister(pool: str, replica: str, who: Who) -> Removed:

@@ -16,7 +16,7 @@ from typing import Protocol
 from homing.control.latest import Latest
 from homing.control.leadership.standing import Role
 from homing.control.membership import Membership
-from homing.core.fleet import Replica, State
+from homing.core.fleet import Replica, State, ranked
 from homing.core.placement.load import Place
 
 log = logging.getLogger(__name__)
@@ -28,17 +28,25 @@ MAX_REGISTRATIONS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """One replica as it registered itself. `ttl_s`: it says so again within that time; None: once is enough."""
+    """One engine as it registered itself. `ttl_s`: it says so again within that time; None: once is enough. `dp_size`:
+    its data-parallel ranks, each of which is a replica."""
 
     pool: str
     replica: str
     address: str
     weight: int
     ttl_s: float | None
+    dp_size: int = 1
 
     @property
     def place(self) -> Place:
         return self.pool, self.replica
+
+    @property
+    def replicas(self) -> tuple[Replica, ...]:
+        ranks = range(self.dp_size) if self.dp_size > 1 else (None,)
+        named = ((ranked(self.replica, rank), rank) for rank in ranks)
+        return tuple(Replica(name, self.address, self.weight, State.JOINING, False, rank=rank) for name, rank in named)
 
 
 class TooManyError(Exception):
@@ -133,14 +141,15 @@ class Registrations:
         return [p for p, r in self._all.value.items() if r.ttl_s is not None and now - self._heard[p] > r.ttl_s]
 
     def _answers(self, place: Place) -> bool:
-        pool = self._membership.view.fleet.pool(place[0])
-        replica = pool.replica(place[1]) if pool else None
-        return replica is not None and replica.healthy
+        pool, registration = self._membership.view.fleet.pool(place[0]), self.get(place)
+        if pool is None or registration is None:
+            return False
+        known = (pool.replica(each.id) for each in registration.replicas)
+        return any(replica is not None and replica.healthy for replica in known)
 
     def _set(self, registrations: dict[Place, Registration]) -> None:
         before = {place[0] for place in self._all.value}
         self._all.set(registrations)
         for pool_id in sorted(before | {place[0] for place in registrations}):
             mine = (r for r in registrations.values() if r.pool == pool_id)
-            replicas = (Replica(r.replica, r.address, r.weight, State.JOINING, healthy=False) for r in mine)
-            self._membership.report(SOURCE, pool_id, tuple(replicas))
+            self._membership.report(SOURCE, pool_id, tuple(replica for r in mine for replica in r.replicas))

@@ -18,7 +18,7 @@ from homing.control.discovery.dns import DnsSource
 from homing.control.discovery.docker import DockerSource
 from homing.control.discovery.file import FileSource
 from homing.control.discovery.kubernetes import KubernetesSource
-from homing.control.discovery.source import Found, Source, SourceError
+from homing.control.discovery.source import Found, Source, SourceError, by_rank
 from homing.control.membership import Membership
 from homing.core.config import Config, Discovery
 from homing.core.fleet import Replica, State
@@ -133,7 +133,8 @@ class Sources:
         try:
             while True:
                 try:
-                    async for found in self._make(key[1], settings).follow():
+                    async for addresses in self._make(key[1], settings).follow():
+                        found = addresses if key[1] == "file" else by_rank(addresses, settings.dp_size)
                         retry_s = RETRY_S
                         if doubting is not None:
                             doubting.cancel()

@@ -41,12 +41,18 @@ class Kubernetes(Keys):
     kubeconfig: Annotated[str, PlainValidator(Text(r"[^\x00]{0,4096}", PATH.allowed))] = ""  # in the cluster
 
 
+MAX_RANKS = 64
+"""Data-parallel ranks at one address."""
+
+
 class Discovery(Keys):
-    """Each key is a source; several add up. `api`: replicas may register themselves."""
+    """Each key is a source; several add up. `api`: replicas may register themselves. `dp_size`: the data-parallel ranks
+    of each address that DNS, Docker or Kubernetes tells."""
 
     api: Annotated[bool, PlainValidator(Switch())] = False
     file: Annotated[str | None, PlainValidator(PATH)] = None
     dns: Annotated[str | None, PlainValidator(DNS_NAME)] = None
     docker: Docker | None = None
     kubernetes: Kubernetes | None = None
+    dp_size: Annotated[int, PlainValidator(Integer(1, MAX_RANKS))] = 1
     empty_grace_s: Annotated[float, PlainValidator(Number(0, 86_400))] = 60.0

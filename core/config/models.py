@@ -21,7 +21,7 @@ from homing.core.config.context import (
     TemplateConfig,
 )
 from homing.core.config.control import ControlConfig
-from homing.core.config.discovery import Discovery
+from homing.core.config.discovery import MAX_RANKS, Discovery
 from homing.core.config.issued import Cookie, Signed
 from homing.core.config.keys import Keys
 from homing.core.config.kinds import (
@@ -76,9 +76,6 @@ SessionHeaderName = Annotated[str, PlainValidator(SessionHeader())]
 ListenAddress = Annotated[Address, PlainValidator(Listener())]
 LoopbackAddress = Annotated[Address, PlainValidator(LOOPBACK_ONLY)]
 EventsEndpoint = Annotated[str, PlainValidator(EVENTS_ENDPOINT)]
-MAX_RANKS = 64
-"""Data-parallel ranks at one address."""
-
 Threshold = Annotated[int, PlainValidator(Integer(1, 100))]
 
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from homing.core.config.address import Address
+from homing.core.config.discovery import MAX_RANKS
 from homing.core.config.document import Mapping, Node, Scalar, Sequence, locate
-from homing.core.config.models import MAX_RANKS, Auto, FileSection, Sessions
+from homing.core.config.models import Auto, FileSection, Sessions
 from homing.core.config.problems import Path, Problem, dotted, quoted
 from homing.core.config.tls_relations import broken_tls
 from homing.core.fleet import ranked

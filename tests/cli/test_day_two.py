@@ -1,6 +1,7 @@
 """`homing status`, `drain` and `undrain` against an API of a few lines."""
 
 import json
+import re
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -153,15 +154,14 @@ def test_status_speaks_of_certificates_that_need_somebody(control, homing):
     now_s = time.time()
     control.certificates = [
         {"use": "api", "trouble": "c.pem: certificate has expired", "expires_s": now_s + 1e9},
-        {"use": "xds", "trouble": "", "expires_s": now_s + 3660.9},
+        {"use": "xds", "trouble": "", "expires_s": now_s + 25.5 * 3600},
         {"use": "client", "trouble": "", "expires_s": now_s - 1},
         {"use": "fine", "trouble": "", "expires_s": now_s + 20 * 86_400},
     ]
-    assert homing("status").output.splitlines()[1:] == [
-        "certificate (api): the one before stays: c.pem: certificate has expired",
-        "certificate (xds): runs out in 1h 1m",
-        "certificate (client): has run out",
-    ]
+    kept, soon, over = homing("status").output.splitlines()[1:]
+    assert kept == "certificate (api): the one before stays: c.pem: certificate has expired"
+    assert re.fullmatch(r"certificate \(xds\): runs out in 25h \d+m", soon), soon
+    assert over == "certificate (client): has run out"
 
 
 def test_status_for_machines(control, homing):
@@ -188,6 +188,20 @@ def test_a_drain_that_is_taken_back_ends_the_wait(control, homing):
     control.drains = [[], [DRAIN], []]
     result = homing("drain", "a", "--wait")
     assert (result.exit_code, result.output) == (1, "Error: the drain of p/a was taken back\n")
+
+
+def test_an_address_drains_with_all_its_ranks(control, homing):
+    replica = {"address": "10.0.0.9:80", "weight": 1, "healthy": True, "state": "ready"}
+    control.fleet["pools"][0]["replicas"] += [{"id": f"dp-{rank}", "rank": rank} | replica for rank in (0, 1)]
+    control.drains = [[LEFT | {"replica": "dp-2", "rank": 2}, LEFT | {"replica": "dp-3"}]]
+    result = homing("drain", "dp", "--deadline", "1m")
+    assert result.exit_code == 0, result.output
+    assert [path for path, _ in control.posted] == [f"/api/pools/p/replicas/dp-{rank}/drain" for rank in (0, 1, 2)]
+    assert len(result.output.splitlines()) == 3
+    control.posted.clear()
+    assert homing("undrain", "p/dp-1").output == "p/dp-1 serves again once its probes succeed\n"
+    assert homing("undrain", "p/dp").exit_code == 0
+    assert [path for path, _ in control.posted] == [f"/api/pools/p/replicas/dp-{rank}/undrain" for rank in (1, 0, 1, 2)]
 
 
 def test_undrain(control, homing):

@@ -46,6 +46,7 @@ async def test_fleet_shows_state_and_health(service, client):
         "epoch": 0,
         "failing": False,
         "share": 1.0,
+        "rank": None,
     }
     assert pool["replicas"][1]["state"] == "joining"
 

@@ -27,6 +27,7 @@ async def test_a_drain_is_answered_at_once_and_shown(service, client, until):
         "ended_s": None,
         "why": None,
         "moved": None,
+        "rank": None,
     }
     assert state(service) is State.DRAINING
     service.left = {("p", "r0"): Left(3, 1, certain=True)}

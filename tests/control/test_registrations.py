@@ -111,6 +111,21 @@ async def test_the_file_wins(setup):
     assert (difference.believed, difference.source) == ("file", "api")
 
 
+async def test_an_engine_with_several_ranks_is_as_many_replicas_and_stays_while_one_of_them_answers(setup, until):
+    await setup.registrations.put(Registration("p", "dp", "10.0.0.5:80", 2, 10.0, dp_size=2))
+    found = setup.membership.view.fleet.pools[0].replicas[1:]
+    assert [(r.id, r.address, r.weight, r.rank) for r in found] == [
+        ("dp-0", "10.0.0.5:80", 2, 0),
+        ("dp-1", "10.0.0.5:80", 2, 1),
+    ]
+    setup.membership.apply(HealthChanged("p", "dp-1", healthy=True))
+    setup.now = 100.0
+    await asyncio.sleep(0.05)
+    assert setup.ids == ["a", "dp-0", "dp-1"]
+    setup.membership.apply(HealthChanged("p", "dp-1", healthy=False))
+    await until(lambda: setup.ids == ["a"])
+
+
 async def test_one_that_is_heard_of_by_another_control_service_stays(setup, until):
     await setup.registrations.put(X)
     assert setup.store.noted == [(PLACE, 10.0)]

@@ -82,6 +82,19 @@ async def test_what_a_source_finds_is_in_the_fleet_and_kept(setup, until):
     assert setup.sources.health == {DNS: Health(1, answered=True)}
 
 
+@pytest.mark.parametrize(("kind", "ids"), [("dns", ["a-0", "a-1", "b-0", "b-1"]), ("file", ["a", "b"])])
+async def test_every_address_has_the_ranks_that_the_file_says_where_the_source_cannot(background, until, kind, ids):
+    source = {"dns": "dns: 'vllm:80'", "file": "file: replicas.yaml"}[kind]
+    setup = Setup(config(f"{{{source}, dp_size: 2}}"))
+    background(setup.sources.run())
+    await setup.say((A, B), kind)
+    await until(lambda: setup.membership.view.fleet.pools[0].replicas)
+    found = setup.membership.view.fleet.pools[0].replicas
+    assert sorted(r.id for r in found) == ids
+    assert {r.id: r.rank for r in found} == {i: int(i[-1]) if kind == "dns" else None for i in ids}
+    assert {r.address for r in found} == {A.address, B.address}
+
+
 async def test_a_source_that_fails_keeps_its_last_good_set_says_so_once_and_comes_back(setup, until, caplog):
     caplog.set_level(logging.INFO)
     await setup.say((A,))
