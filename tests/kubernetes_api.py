@@ -39,11 +39,12 @@ class ApiServer:
         self.watched_from = []
         self.selectors = set()
         self.watches = []
+        self.watched = asyncio.Event()
         self.refusal = None
         self.paths = []  # of all requests: (verb as RBAC has it, path)
 
     async def serve(self, reader, writer):
-        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
             while True:
                 head = await reader.readuntil(b"\r\n\r\n")
                 url = urlsplit(head.split()[1].decode())
@@ -59,6 +60,7 @@ class ApiServer:
                         b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n"
                     )
                     self.watches.append(writer)
+                    self.watched.set()
                 else:
                     self.lists += 1
                     body = {"kind": "EndpointSliceList", "apiVersion": "discovery.k8s.io/v1", "items": self.slices}

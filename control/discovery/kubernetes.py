@@ -1,8 +1,8 @@
 """The serving endpoints of a Kubernetes service: EndpointSlices, listed once, then watched from that version on.
 
 A pod's name is the replica's id. A pod that terminates is not ready from that moment on, but it serves while its
-preStop hook runs: it stays, so that the hook can drain it (docs/api.md), and leaves when it serves no more. Sources:
-kubernetes.io, API concepts, "Efficient detection of changes"; EndpointSlices, "Conditions".
+preStop hook runs: it stays, so that the hook can drain it (docs/kubernetes.md), and leaves when it serves no more.
+Sources: kubernetes.io, API concepts, "Efficient detection of changes"; EndpointSlices, "Conditions".
 """
 
 from __future__ import annotations
