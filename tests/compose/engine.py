@@ -56,7 +56,7 @@ class Project:
         """For commands about it; `compose/roll` reads the same."""
         files = os.pathsep.join(map(str, self.files))
         fixed = {"COMPOSE_FILE": files, "COMPOSE_PROJECT_NAME": self.name, "COMPOSE": " ".join(COMPOSE)}
-        return {**os.environ, **fixed, **self.env}
+        return {**os.environ, "HOMING_HEALTH_EVERY": "3s", **fixed, **self.env}
 
     def run(self, *argv: str, timeout_s: float = 120.0) -> str:
         """The output of a command that must succeed."""

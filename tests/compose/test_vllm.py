@@ -35,6 +35,7 @@ def vllm(image: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proje
     ports = free_ports(2)
     config = calm(FILES / "vllm", tmp_path_factory.mktemp("config"))
     env = {"HOMING_IMAGE": image, "HOMING_SECRET": SECRET, "HOMING_CONFIG": config}
+    env |= {"HOMING_HEALTH_EVERY": "5s"}  # of 15 containers
     env |= {f"GATEWAY_{g.upper()}": f"127.0.0.1:{port}" for g, port in zip(GATEWAYS, ports, strict=True)}
     resolved = yaml.safe_load(Project([FILES / "vllm.yaml"], env).compose("config"))
     services = resolved["services"]
