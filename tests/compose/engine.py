@@ -74,7 +74,7 @@ class Project:
         return self.run(*COMPOSE, *arguments, timeout_s=timeout_s)
 
     def roll(self, *services: str, deadline: str = "1s") -> None:
-        self.run("env", f"DEADLINE={deadline}", str(FILES / "roll"), *services, timeout_s=400.0)
+        self.run("env", f"DEADLINE={deadline}", str(FILES / "roll"), *services, timeout_s=600.0)
 
     def containers(self, service: str = "") -> list[str]:
         labels = {"com.docker.compose.project": self.name} | (
