@@ -5,8 +5,8 @@ conversation without an id, and which prompts were sent where, go round every 10
 outcomes come up to half a second after the answer's end, all of them to the first picker (Envoy has one stream for its
 access log).
 
-As by default, the body of a request without an id is read, so each picker knows which prompts it has sent where itself;
-with an id of the client's, or of ours, there are headers only.
+As by default, the body of a request without an id is read, and that of the first turn of a session that its client
+named, so pickers know which prompts were sent where; of later turns with an id there are headers only.
 """
 
 from __future__ import annotations
@@ -23,11 +23,13 @@ from homing.core.history import History
 from homing.core.placement.decision import Arrival, Decision
 from homing.core.placement.home import Placer
 from homing.core.placement.load import Load, Place
+from homing.core.placement.minting import looks_minted
 from homing.core.placement.pools import CompiledPool
 from homing.core.placement.settings import Settings
 from homing.core.prefix.index import Index
 from homing.core.prefix.prompt import Prompt
 from homing.core.session import Homes, SessionKey
+from homing.ext_proc.first_turn import FIRST_PROMPT_BYTES
 from homing.ext_proc.pins.message import MAX_SENT, MAX_SERVED
 
 POOL = "pool"
@@ -91,9 +93,13 @@ class Homing:
     def members(self, engines: Sequence[Engine], now: float) -> None:
         self._engines = {f"{e.name}:80": e for e in engines}
         self._caches.engines = engines
-        for gone in self._told.keys() - {e.name for e in engines}:
-            for placer in self._placers:
+        names = {e.name for e in engines}
+        for placer in self._placers:
+            for gone in self._told.keys() - names:
                 placer.prefixes.forget((POOL, gone))
+                placer.scales.easing.gone((POOL, gone))
+            for came in names - self._told.keys() if self._told else ():
+                placer.scales.easing.came((POOL, came), now)
         replicas = tuple(Replica(e.name, f"{e.name}:80") for e in engines)
         self._pool = CompiledPool.of(Pool(POOL, "model", replicas=replicas))
         self._told = {e.name: self._told.get(e.name, (0, 0)) for e in engines}
@@ -109,7 +115,7 @@ class Homing:
         if self._exact:
             self._caches.looked_at = request
             prompt = Prompt((0,), (request.tokens,))
-        elif not given:
+        elif not given or self._first(placer, key, request, now):
             prompt = marked(request)
         arrival = Arrival(key, given, request.size_bytes, prompt=prompt)
         if request.keyless:
@@ -123,6 +129,16 @@ class Homing:
             self._names[request.session] = decision.session
         self._pending = (placer, decision)
         return self._engines[decision.endpoints[0]]
+
+    def _first(self, placer: Placer, key: SessionKey, request: Request, now: float) -> bool:
+        """Of a session that the client named: then the picker reads it, where it is worth that."""
+        settings = placer.scales.settings(POOL)
+        return (
+            settings.read_first
+            and request.size_bytes >= FIRST_PROMPT_BYTES
+            and not looks_minted(key.session)
+            and placer.unknown(self._pool, key, now) is not None
+        )
 
     def again(self, request: Request, failed: Engine, now: float) -> Engine:
         """Envoy goes on with the list, then with the hash."""
