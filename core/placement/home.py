@@ -96,10 +96,12 @@ class Placer:
             if asked.held is None:
                 asked.held = dict.fromkeys(residents, int(asked.home_cached))
         asked.begins = not residents
-        weighed = self.scales.weigh(pool, asked, now)
-        if not weighed:
-            return recognition, None
-        there = self.scales.least(weighed)
+        there = self._content(pool, asked, now) if len(residents) == 1 else None
+        if there is None:
+            weighed = self.scales.weigh(pool, asked, now)
+            if not weighed:
+                return recognition, None
+            there = self.scales.least(weighed)
         self.chains.put(history, there.replica.id, now)
         reason = Reason.NEW if not residents else Reason.HISTORY if there.replica.id in residents else Reason.LEFT
         return recognition, self._begin(pool, arrival.key, asked, there, now, reason)
@@ -241,6 +243,17 @@ class Placer:
         asked.owner = heir.id if heir is not None else None
         asked.anywhere_cached = asked.tokens * self.scales.learned(pool.pool.id).found_at_first
         asked.begins = True
+
+    def _content(self, pool: CompiledPool, asked: Asked, now: float) -> There | None:
+        """Home, if it is fit and leaving it is out of the question."""
+        home = pool.member(asked.home) if asked.home is not None else None
+        if (
+            home is None
+            or not filters.fit(asked, There(home))
+            or not self.scales.content(pool.pool.id, asked, home, now)
+        ):
+            return None
+        return self.scales.there(pool.pool.id, home, asked, now)
 
     def _resident(
         self, pool: CompiledPool, key: SessionKey, asked: Asked, digest: bytes, now: float

@@ -116,8 +116,9 @@ class Scales:
 
     def content(self, pool_id: str, asked: Asked, home: Replica, now: float) -> bool:
         """Whether leaving home is out of the question: what waits there and will not fit is less than the least that a
-        move costs, so nobody else need be looked at. True for most requests."""
-        if asked.held is not None:
+        move costs, and nobody holds more of the prompt, so nobody else need be looked at. True for most requests."""
+        held = asked.held
+        if held and max(held.values()) > held.get(home.id, 0):
             return False
         meter, learned = self.meter(pool_id, home), self.learned(pool_id)
         speed, waiting = meter.tokens_per_s, meter.waiting(now)
