@@ -16,7 +16,7 @@ from typing import cast
 import msgspec
 import uvloop
 
-from bench.gateway.wire import BODY_END, DONE, EVENT, chat_body, request
+from bench.gateway.wire import BODY_END, DONE, EVENT, chat_body, conversation, request
 
 _SERVED = b'"served_by":"'
 _TAIL = len(BODY_END)
@@ -31,6 +31,7 @@ class Plan(msgspec.Struct, frozen=True):
     connections: int
     body_bytes: int = 2_048
     sessions: int = 256  # 0: no request names one
+    conversations: int = 0  # so many are begun and go on, and no request names them; 0: each begins one
     expect_session: bool = False
     sticky: bool = False
     rate_per_s: float = 0.0
@@ -55,6 +56,7 @@ class Run:
 
     plan: Plan
     requests: list[tuple[bytes, bytes]]  # with the line in which the answer must name the session
+    once: int = 0  # of them, the first so many are asked but once
     homes: dict[int, bytes] = field(default_factory=dict)
     times: array[float] = field(default_factory=lambda: array("d"))
     wrong: dict[str, int] = field(default_factory=dict)
@@ -105,7 +107,7 @@ class Asking(asyncio.Protocol):
         run = self._run
         assert self._transport is not None
         number = self._number = run.next
-        run.next = (number + 1) % len(run.requests)
+        run.next = number + 1 if number + 1 < len(run.requests) else run.once
         self._since, self.idle = since, False
         self._transport.write(run.requests[number][0])
 
@@ -218,6 +220,10 @@ async def _streams(run: Run) -> float:
 
 
 def _requests(plan: Plan) -> list[tuple[bytes, bytes]]:
+    if plan.conversations:
+        turns = [conversation(number, plan.body_bytes) for number in range(plan.conversations)]
+        bodies = [first for first, _ in turns] + [second for _, second in turns]
+        return [(request(plan.port, body, None), b"\r\nx-session-id: ") for body in bodies]
     body = chat_body(plan.body_bytes)
     stream = f"{plan.events} {plan.interval_ms}" if plan.streams else None
     if not plan.sessions:
@@ -227,7 +233,7 @@ def _requests(plan: Plan) -> list[tuple[bytes, bytes]]:
 
 
 async def measure(plan: Plan) -> Result:
-    run = Run(plan, _requests(plan))
+    run = Run(plan, _requests(plan), once=plan.conversations)
     took = await (_streams(run) if plan.streams else _open(run) if plan.rate_per_s else _closed(run))
     times = sorted(run.times)
     if not times:

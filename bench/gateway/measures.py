@@ -27,6 +27,7 @@ class Load:
     connections: int
     body_bytes: int = 2_048
     inspected: bool = False  # no session's id, so that the picker reads the body, and leaves it as it is
+    conversations: int = 0  # then: so many, which go on; 0: each request begins one
     rate_per_s: float = 0.0
 
     def plan(self, contender: Contender, seconds: float) -> Plan:
@@ -37,6 +38,7 @@ class Load:
             connections=self.connections,
             body_bytes=self.body_bytes,
             sessions=0 if self.inspected else 256,
+            conversations=self.conversations,
             expect_session=contender.names and checks,
             sticky=contender.homes and checks,
             rate_per_s=self.rate_per_s,
@@ -45,7 +47,8 @@ class Load:
 
 LOADS = (
     Load("32 connections", (ALONE, *GATEWAYS), 32),
-    Load("32 connections, body inspected", (BARE, HOMING, *NGINX), 32, inspected=True),
+    Load("32 connections, body inspected", (BARE, HOMING, *NGINX), 32, inspected=True, conversations=256),
+    Load("32 connections, all new, body inspected", (BARE, HOMING), 32, inspected=True),
     Load("1 connection", GATEWAYS, 1),
     Load("1,000 a second, open loop", (BARE, HOMING), 32, rate_per_s=1_000),
     Load("400 KB, 1 connection", (BARE, HOMING), 1, body_bytes=400_000),
@@ -121,7 +124,7 @@ def _over(load: str, other: str, other_load: str | None = None) -> Callable[[Fig
     return lambda m: m.rate(load, HOMING) / m.rate(other_load or load, other)
 
 
-_CLOSED, _INSPECTED, _ONE, _OPEN, _LARGE = (load.name for load in LOADS)
+_CLOSED, _INSPECTED, _NEW, _ONE, _OPEN, _LARGE = (load.name for load in LOADS)
 
 
 def _by_cpu(load: str, other: str) -> Callable[[Figures], float]:
@@ -138,6 +141,7 @@ RATIOS = (
     _closed("header-first over sglang-router", SGLANG, 0.75, 1.0),
     _closed("header-first over vllm-router", VLLM, 0.45, 0.70),
     Ratio("body inspected over bare Envoy", _over(_INSPECTED, BARE), "", 0.40, 0.50, more=True),
+    Ratio("the same, every request a new conversation", _over(_NEW, BARE), "", 0.40, 0.50, more=True),
     Ratio("p50 added to bare Envoy, 1 connection", lambda m: m.p50(_ONE, HOMING) - m.p50(_ONE, BARE), "ms", 0.22, 0.15),
     Ratio("p99 added to bare Envoy, 1 connection", lambda m: m.p99(_ONE, HOMING) - m.p99(_ONE, BARE), "ms", 0.6, 0.4),
     Ratio("p99 added at 1,000 a second", lambda m: m.p99(_OPEN, HOMING) - m.p99(_OPEN, BARE), "ms", 2.0, 1.0),

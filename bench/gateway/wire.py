@@ -19,6 +19,18 @@ def chat_body(size_bytes: int) -> bytes:
     return json.dumps(body, separators=(",", ":")).encode()
 
 
+def conversation(number: int, size_bytes: int) -> tuple[bytes, bytes]:
+    """Two turns of one, the second of about that size: it has the first in it, and an answer to it."""
+    first = [
+        {"role": "system", "content": "You are a careful assistant."},
+        {"role": "user", "content": f"This is conversation {number}. " + "Say it, please. " * (size_bytes // 48)},
+    ]
+    answer = {"role": "assistant", "content": "word " * (size_bytes // 15)}
+    second = [*first, answer, {"role": "user", "content": "Say it again, please. " * (size_bytes // 88)}]
+    one, two = ({"messages": turns, "max_tokens": 50, "model": MODEL.decode()} for turns in (first, second))
+    return json.dumps(one, separators=(",", ":")).encode(), json.dumps(two, separators=(",", ":")).encode()
+
+
 def request(port: int, body: bytes, session: str | None, stream: str | None = None) -> bytes:
     """A POST as httpx writes it. `stream`: what `upstream` is to answer with."""
     lines = [

@@ -13,7 +13,8 @@ from bench.gateway.contenders import _without_ext_proc
 from bench.gateway.load import Plan, Result
 from bench.gateway.measures import GATEWAYS, LOADS, RATIOS, Sample, wrong
 from bench.gateway.report import Report
-from bench.gateway.wire import MODEL, chat_body, request
+from bench.gateway.wire import MODEL, chat_body, conversation, request
+from homing.core.history import read
 
 PRODUCT = (*GATEWAYS[:-2], "the replica alone")
 
@@ -54,6 +55,14 @@ def test_bodies_have_their_size_and_name_the_model_last(size: int):
     assert len(body) == size
     assert body.endswith(b'"model":"' + MODEL + b'"}')
     assert request(80, body, "s").endswith(b"\r\nx-session-id: s\r\n\r\n" + body)
+
+
+def test_the_second_turn_of_a_conversation_goes_on_with_the_first():
+    first, second = (read(body, (), b"seed").history for body in conversation(7, 2_048))
+    assert first is not None
+    assert second is not None
+    assert second.earlier == (first.prompt,)
+    assert 1_800 < len(conversation(7, 2_048)[1]) < 2_300
 
 
 def test_the_filter_goes_wherever_it_stands():
