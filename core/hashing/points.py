@@ -24,12 +24,16 @@ class Points:
 
     def walk(self, hashed: int) -> Iterator[int]:
         """Distinct hosts, as further points come."""
-        start = bisect_left(self._hashes, hashed)
-        seen: set[int] = set()
-        for step in range(self._size):
-            host = self._hosts[(start + step) % self._size]
+        size, hosts = self._size, self._hosts
+        if not size:
+            return
+        start = bisect_left(self._hashes, hashed) % size
+        yield hosts[start]
+        seen = {hosts[start]}
+        for step in range(start + 1, start + size):
+            host = hosts[step if step < size else step - size]
             if host not in seen:
-                seen.add(host)
                 yield host
+                seen.add(host)
                 if len(seen) == self._count:
                     return
