@@ -6,6 +6,7 @@ told apart as soon as they differ.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from itertools import islice
@@ -81,7 +82,8 @@ class Chains:
 
     def __init__(self, ttl_s: float, max_prompts: int) -> None:
         self.limit(ttl_s, max_prompts)
-        self._entries: dict[bytes, tuple[tuple[str, ...], float]] = {}
+        # not a dict: to find its first entry, that one passes by all that have left before
+        self._entries: OrderedDict[bytes, tuple[tuple[str, ...], float]] = OrderedDict()
         self._news: list[News] = []
 
     def __len__(self) -> int:

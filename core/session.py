@@ -11,6 +11,7 @@ messages make no difference: docs/decisions/0009-the-shared-table.md.
 from __future__ import annotations
 
 from array import array
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
 from math import inf
@@ -135,7 +136,7 @@ class Homes:
         self._stamps = array("d", (0.0,))
         self._tokens = array("q", (0,))
         self._heard = array("b", (0,))  # 1: the last use was at another picker
-        self._closed: dict[bytes, tuple[float, float]] = {}  # digest -> (stamp, when it was heard)
+        self._closed: OrderedDict[bytes, tuple[float, float]] = OrderedDict()  # digest -> (stamp, when it was heard)
         self._journals: list[Journal] = []
         self._names: dict[str, str] = {}  # so that what siblings say does not bring a copy of each replica's id
         self.evicted = 0

@@ -6,6 +6,7 @@ request at a time), and after OPEN_S at the latest.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -37,10 +38,10 @@ class OpenRequests:
     def __init__(self, open_exchange: Callable[[], Exchange], clock: Callable[[], float]) -> None:
         self._open_exchange = open_exchange
         self._clock = clock
-        self._open: dict[str, OpenRequest] = {}
+        self._open: OrderedDict[str, OpenRequest] = OrderedDict()
         self._of_connection: dict[str, str] = {}
-        self._followed: dict[str, float] = {}
-        self._ended: dict[str, None] = {}
+        self._followed: OrderedDict[str, float] = OrderedDict()
+        self._ended: OrderedDict[str, None] = OrderedDict()
         self.forgotten = 0
         """Requests whose lines did not come."""
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import random
 import tracemalloc
-from itertools import cycle
+from itertools import count, cycle
 
 from pytest_benchmark.fixture import BenchmarkFixture
 
+from homing.core.chains import Chains
+from homing.core.history import History
 from homing.core.session import Homes
 
 SESSIONS = 200_000
@@ -77,3 +79,15 @@ def test_memory(benchmark: BenchmarkFixture) -> None:
     benchmark.extra_info |= {"filled_mb": filled / 1e6, "turned_over_mb": turned_over / 1e6}
     print(f"\n{SESSIONS} sessions: {filled / 1e6:.1f} MB, turned over {turned_over / 1e6:.1f} MB")  # noqa: T201
     benchmark(len, homes)
+
+
+def test_a_prompt_put_into_a_full_table_of_prompts(benchmark: BenchmarkFixture) -> None:
+    table, numbers = Chains(1e9, 100_000), count()
+
+    def put() -> None:
+        name = b"%024d" % next(numbers)
+        table.put(History(name, (), name + b"u", (), name + b"t", ()), "gpu-0", 0.0)
+
+    for _ in range(50_000):
+        put()
+    benchmark(put)

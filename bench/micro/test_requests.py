@@ -56,7 +56,9 @@ class Asking:
     def measure(self, benchmark: BenchmarkFixture, requests: Iterator[tuple[bytes, ...]]) -> None:
         for _ in range(1_000):
             self.serve(self.prepared(next(requests)))
-        benchmark.pedantic(self.serve, setup=lambda: ((self.prepared(next(requests)),), {}), rounds=ROUNDS)
+        benchmark.pedantic(  # type: ignore[no-untyped-call]
+            self.serve, setup=lambda: ((self.prepared(next(requests)),), {}), rounds=ROUNDS
+        )
 
 
 def unnamed(number: int) -> bytes:

@@ -11,6 +11,7 @@ shape of request): clients send the history once more to have it summed up.
 from __future__ import annotations
 
 import re
+from collections import OrderedDict
 from dataclasses import dataclass
 from enum import StrEnum
 from hashlib import blake2b
@@ -139,7 +140,7 @@ class Sessions:
         self.limit(ttl_s, max_sessions)
         self._max_bytes = max_bytes
         self._changes: Changes | None = None
-        self._entries: dict[bytes, tuple[tuple[Thread, ...], float]] = {}
+        self._entries: OrderedDict[bytes, tuple[tuple[Thread, ...], float]] = OrderedDict()
         self.size_bytes = 0
 
     def __len__(self) -> int:

@@ -5,6 +5,7 @@ One request for another model is a side request (a title, a summary by a smaller
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from dataclasses import dataclass
 
 
@@ -30,7 +31,7 @@ class Preferred:
 
     def __init__(self, ttl_s: float = 0.0, max_sessions: int = 0) -> None:
         self.limit(ttl_s, max_sessions)
-        self._entries: dict[bytes, Preference] = {}
+        self._entries: OrderedDict[bytes, Preference] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._entries)

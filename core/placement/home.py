@@ -87,8 +87,9 @@ class Placer:
     ) -> tuple[Recognition, Decision | None]:
         """For a client that sends no id: where its earlier turns were served. None as in `place`."""
         recognition, known = self.chains.look_up(history, now)
-        asked = self.asked(pool, arrival, now)
         residents = [replica_id for replica_id in known if pool.member(replica_id) is not None]
+        alone = len(residents) == 1  # has all of it: who else holds what is only asked if it may better be left
+        asked = self.asked(pool, arrival, now, look=not alone)
         if residents:
             asked.home = residents[0]
             asked.home_size = max(0.0, asked.tokens - self.scales.learned(pool.pool.id).uncached)
@@ -96,8 +97,10 @@ class Placer:
             if asked.held is None:
                 asked.held = dict.fromkeys(residents, int(asked.home_cached))
         asked.begins = not residents
-        there = self._content(pool, asked, now) if len(residents) == 1 else None
+        there = self._content(pool, asked, now) if alone else None
         if there is None:
+            if alone and (held := self._held(pool.pool.id, arrival, asked.tokens, now)) is not None:
+                asked.held = held
             weighed = self.scales.weigh(pool, asked, now)
             if not weighed:
                 return recognition, None
@@ -196,8 +199,11 @@ class Placer:
         self._remember(pool.pool.id, replica_id, tokens, ref.digest, now, None)
         return True
 
-    def asked(self, pool: CompiledPool, arrival: Arrival, now: float, digest: bytes | None = None) -> Asked:
-        """The request in tokens, with the session's home where it has one that is fit for it. Changes nothing."""
+    def asked(
+        self, pool: CompiledPool, arrival: Arrival, now: float, digest: bytes | None = None, *, look: bool = True
+    ) -> Asked:
+        """The request in tokens, with the session's home where it has one that is fit for it, and with who holds what
+        of its prompt, if that is to be looked for. Changes nothing."""
         pool_id = pool.pool.id
         learned = self.scales.learned(pool_id)
         asked = Asked(
@@ -209,10 +215,8 @@ class Placer:
             further_turns=learned.further_turns,
             later_uncached=learned.uncached,
         )
-        if arrival.prompt is not None and (held := self.prefixes.held(pool_id, arrival.prompt, now)):
-            share = asked.tokens / max(arrival.prompt.total, 1)
-            expected = ((replica_id, int(tokens * share)) for replica_id, tokens in held.items())
-            asked.held = {replica_id: tokens for replica_id, tokens in expected if tokens >= LEAST_HELD}
+        if look:
+            asked.held = self._held(pool_id, arrival, asked.tokens, now)
         if digest is None:
             asked.anywhere_cached = asked.tokens * learned.found_at_first
             return asked
@@ -228,6 +232,14 @@ class Placer:
         elif home_id is None:
             self._unknown(pool, arrival.key, asked)
         return asked
+
+    def _held(self, pool_id: str, arrival: Arrival, tokens: float, now: float) -> dict[str, int] | None:
+        """What each replica holds of the prompt, in tokens of the request; None where nobody knows of any."""
+        if arrival.prompt is None or not (held := self.prefixes.held(pool_id, arrival.prompt, now)):
+            return None
+        share = tokens / max(arrival.prompt.total, 1)
+        expected = [(replica_id, int(tokens * share)) for replica_id, tokens in held.items()]
+        return {replica_id: tokens for replica_id, tokens in expected if tokens >= LEAST_HELD}
 
     def _unknown(self, pool: CompiledPool, key: SessionKey, asked: Asked) -> None:
         """A session that nobody remembers: new, or forgotten."""

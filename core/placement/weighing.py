@@ -8,6 +8,7 @@ of 32 random ones is among the best tenth with a probability of 0.97) and costs 
 from __future__ import annotations
 
 import math
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
@@ -50,7 +51,7 @@ class Scales:
         self.easing = Easing(break_tie)
         self._settings: dict[str, Settings] = {}
         self._learned: dict[str, Learned] = {}
-        self._begun: dict[tuple[bytes, int], tuple[float, float]] = {}  # mark in the queue, and when
+        self._begun: OrderedDict[tuple[bytes, int], tuple[float, float]] = OrderedDict()  # mark in the queue, and when
 
     def configure(self, settings: Mapping[str, Settings]) -> None:
         """The constants by pool. A pool that is not named has the defaults."""

@@ -7,6 +7,7 @@ with the same leading messages has the same leading blocks, so nobody has to tok
 from __future__ import annotations
 
 from array import array
+from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -41,7 +42,8 @@ class LearnedPrompts:
 
     def __init__(self) -> None:
         self._by_mark: dict[int, tuple[int, float]] = {}  # -> (last mark of a prompt, share)
-        self._prompts: dict[int, tuple[tuple[int, ...], Chains, int]] = {}  # last mark -> (marks, chains, tokens)
+        # last mark -> (marks, chains, tokens)
+        self._prompts: OrderedDict[int, tuple[tuple[int, ...], Chains, int]] = OrderedDict()
         self._names = 0
 
     def __len__(self) -> int:

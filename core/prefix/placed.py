@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -23,7 +24,7 @@ class _Cache:
     bit: int
     capacity: int = CAPACITY_TOKENS
     tokens: int = 0
-    marks: dict[int, tuple[int, float]] = field(default_factory=dict)
+    marks: OrderedDict[int, tuple[int, float]] = field(default_factory=OrderedDict)
 
 
 class PlacedPrompts:
