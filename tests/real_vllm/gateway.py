@@ -101,7 +101,7 @@ def gateway(directory: Path, engines: Mapping[str, Engine]) -> Iterator[Gateway]
     running.write(list(engines))
     running.processes.start("up", (*HOMING, "up", "-c", str(running.file), "--concurrency", "1"))
     try:
-        until(lambda: "Ctrl-C ends it" in running.processes.log("up"), 60, "homing up")
+        until(lambda: "Ctrl-C ends it" in running.processes.log("up"), 120, "homing up")
         for replica in engines:
             until(lambda replica=replica: running.state(replica) == "ready", 60, f"{replica} to be ready")
         for pool in (MODEL, SALTED):

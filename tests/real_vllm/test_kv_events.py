@@ -119,7 +119,7 @@ def late_picker(directory: Path, engine: Engine, events: str) -> Iterator[str]:
     processes = Processes(directory)
     processes.start("late", (*HOMING, "ext-proc", "-c", str(file), *listen))
     try:
-        until(lambda: answers(f"http://127.0.0.1:{port}/readyz"), what="the picker")
+        until(lambda: answers(f"http://127.0.0.1:{port}/readyz"), 60, "the picker")
         yield f"http://127.0.0.1:{port}/metrics"
     finally:
         processes.stop_all()
