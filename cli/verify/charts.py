@@ -10,7 +10,7 @@ from homing.core.verify.comparison import EngineRow, Hits, Times, TurnRow
 
 WIDTH, HEIGHT = 640, 280
 LEFT, RIGHT, TOP, BOTTOM = 56, 12, 12, 40
-NAME = 14
+NAME = 22
 """Characters of a replica's name below its bars."""
 
 

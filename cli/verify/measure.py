@@ -102,6 +102,7 @@ class Measurement:
         self._budget = budget
         self._answer_tokens = answer_tokens
         self._only_issued = False
+        self._ids: list[str] = []
 
     async def probe(self, advance: Advance) -> bool:
         """Who serves one session, and sessions of their own. False where the gateway does not answer as it should."""
@@ -121,6 +122,8 @@ class Measurement:
 
     async def run(self, run: Run, plan: Plan, salt: str, concurrency: int, advance: Advance) -> None:
         """All conversations, `concurrency` at once, each turn after the turn before."""
+        if run is Run.SCATTERED and self._only_issued:
+            await self._fetch_ids(sum(len(conversation.turns) for conversation in plan.conversations))
         self._budget.open(0.5 if run is Run.SCATTERED else 1.0)
         # so that neither run opens connections while it is timed
         await asyncio.gather(*(self._gateway.models() for _ in range(concurrency)))
@@ -158,7 +161,18 @@ class Measurement:
 
     async def _fresh(self) -> str | None:
         """Another id with every call: the turns of a conversation go where the hash says of each, which is anywhere."""
-        return await self._gateway.issued() if self._only_issued else _own()
+        if not self._only_issued:
+            return _as_issued()
+        return self._ids.pop() if self._ids else await self._gateway.issued()
+
+    async def _fetch_ids(self, count: int) -> None:
+        """Of sessions that the gateway began: an id that it only named, in answer to no turn, is a new session's to it,
+        and such a one homing places by its prompt."""
+        while len(self._ids) < count and self._budget.allows(_small("id", 0), 1):
+            answer = await self._send(_small("id", len(self._ids)), 1, None, last=False)
+            if answer.session is None:
+                return
+            self._ids.append(answer.session)
 
     async def _stranger(self, prompt: Prompt, advance: Advance) -> str | None:
         """Who served a small request with an id of its own. A gateway that signs its ids refuses others: then each
@@ -230,7 +244,14 @@ def _small(kind: str, number: int) -> Prompt:
 
 
 def _own() -> str:
+    """An id as clients choose them."""
     return str(uuid.uuid4())
+
+
+def _as_issued() -> str:
+    """One in the form of those that homing issues (core/placement/minting.py): it goes where its hash says, while the
+    prompt of a session that a client begins under an id of its own is looked for in the caches."""
+    return f"{_own()}-0"
 
 
 def _nothing(_: int) -> None: ...

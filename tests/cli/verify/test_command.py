@@ -15,6 +15,7 @@ from homing.cli.main import main
 from homing.cli.ready_block import ready_block
 from homing.cli.verify import command, engines
 from homing.core.config import parse
+from homing.core.placement.minting import looks_minted
 
 SSE = {"content-type": "text/event-stream"}
 SMALL = ("--conversations", "5", "--turns", "4", "--answer-tokens", "3", "--concurrency", "2")
@@ -133,6 +134,8 @@ def test_scattered_turns_have_an_id_each_and_the_others_the_one_that_was_issued(
     turns = [(headers, body) for headers, body in gateway.asked if len(body["messages"]) > 1]
     scattered, affinity = turns[:20], turns[20:]
     assert len({headers["x-session-id"] for headers, _ in scattered}) == 20
+    # or a homing would look at their prompts, and bring them home
+    assert all(looks_minted(headers["x-session-id"].encode()) for headers, _ in scattered)
     assert all(headers["x-session-close"] == "true" for headers, _ in scattered)
     first = [headers for headers, body in affinity if len(body["messages"]) == 2]
     later = [headers for headers, body in affinity if len(body["messages"]) > 2]
@@ -154,6 +157,8 @@ def test_a_gateway_that_signs_its_ids_is_scattered_by_its_own(gateway: FakeGatew
     assert "unauthorized" not in codes(result)
     scattered = [headers for headers, body in gateway.asked if len(body["messages"]) > 1][:20]
     assert {headers["x-session-id"] for headers in scattered} == {"signed-by-us"}
+    began = [body for headers, body in gateway.asked if len(body["messages"]) == 1 and "x-session-id" not in headers]
+    assert len(began) == 1 + 20  # a session for each of these turns, and the first probe
 
 
 def test_completions_get_a_prompt(gateway: FakeGateway) -> None:
