@@ -16,6 +16,7 @@ class Replica(msgspec.Struct):
     healthy: bool
     failing: bool = False
     rank: int | None = None
+    trouble: str = ""
 
 
 class Pool(msgspec.Struct):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict, TypeVar
 
 import click
@@ -47,7 +48,7 @@ def nginx_options(command: Command) -> Command:
     return command
 
 
-def settings_of(given: NginxOptions) -> Settings:
+def settings_of(given: NginxOptions, config_path: str) -> Settings:
     """Raises click's errors for what does not fit together."""
     from homing.control.nginx_config import Settings
 
@@ -59,4 +60,4 @@ def settings_of(given: NginxOptions) -> Settings:
             checked(address, option)
     for address in given["logs"]:
         datagrams(address, "--log")
-    return Settings(**given)
+    return Settings(**given, beside=Path(config_path))

@@ -52,7 +52,7 @@ def command(
     from homing.core.config import Config
     from homing.core.fleet import Fleet
 
-    how = settings_of(given)
+    how = settings_of(given, config_path)
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
     logging.getLogger("httpx").setLevel(logging.WARNING)
 

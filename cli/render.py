@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar, Unpack
 
 import click
 
-from homing.cli.addresses import checked
+from homing.cli.addresses import RefusedError, checked
 from homing.cli.config_file import config_option, load, sds_option
 from homing.cli.nginx_settings import NginxOptions, nginx_options, settings_of
 
@@ -126,17 +126,21 @@ def nginx(
     Works alone. With --picker (and --log, that it may learn the outcomes) the script asks before each request."""
     from homing.control import nginx_config
 
-    how = settings_of(given)
+    how = settings_of(given, config_path)
     config = load(config_path)
     fleet = config.fleet()
     known = nginx_config.fragments(fleet, how)
     if listing:
         _list(known)
         return
-    if chosen := _chosen(known, names, all_fragments):
-        texts = {f.file: nginx_config.render_fragment(f, config, fleet, how) for f in chosen}
-    else:
-        texts = nginx_config.render_whole(config, fleet, how)
+    chosen = _chosen(known, names, all_fragments)
+    try:
+        if chosen:
+            texts = {f.file: nginx_config.render_fragment(f, config, fleet, how) for f in chosen}
+        else:
+            texts = nginx_config.render_whole(config, fleet, how)
+    except nginx_config.NginxTlsError as error:
+        raise RefusedError(str(error)) from None
     if out is None:
         click.echo("".join(texts.values()) if chosen else texts["nginx.conf"], nl=False)
         return

@@ -50,6 +50,9 @@ class CannotStartError(click.ClickException):
 @click.option("--kv-events-config", help="JSON, as vLLM's; needs the extra `sim`.")
 @click.option("--kv-events-format", type=click.Choice(["map", "array"]), default="map", help="vLLM >= 0.24 sends maps.")
 @click.option("--admin", help="HOST:PORT for faults on demand.")
+@click.option("--ssl-certfile", type=_PATH, help="HTTPS, with --ssl-keyfile.")
+@click.option("--ssl-keyfile", type=_PATH, help="The key of --ssl-certfile.")
+@click.option("--ssl-ca-certs", type=_PATH, help="Who connects has to show a certificate of theirs.")
 @click.option("--enable-prefix-caching/--no-enable-prefix-caching", "prefix_caching", default=True)
 def command(
     listen: str,
@@ -75,6 +78,9 @@ def command(
     kv_events_format: str,
     admin: str | None,
     prefix_caching: bool,
+    ssl_certfile: Path | None,
+    ssl_keyfile: Path | None,
+    ssl_ca_certs: Path | None,
 ) -> None:
     """Run one simulated vLLM replica. Ready when GET /health answers 200."""
     import logging
@@ -85,6 +91,8 @@ def command(
     from homing.sim.kv_events import EventFormat
     from homing.sim.server import Options, serve
 
+    if (ssl_certfile is None) != (ssl_keyfile is None) or (ssl_ca_certs is not None and ssl_certfile is None):
+        raise click.UsageError("--ssl-certfile goes with --ssl-keyfile, and --ssl-ca-certs with both")
     if tokenizer is not None:
         _need("tokenizers", "--tokenizer")
     if preset and (ttft_ms is not None or itl_ms is not None):
@@ -114,6 +122,9 @@ def command(
         adds_bos=adds_bos,
         kv_events=_kv_events(kv_events_config),
         kv_events_format=EventFormat(kv_events_format),
+        certificate=ssl_certfile,
+        certificate_key=ssl_keyfile,
+        client_authorities=ssl_ca_certs,
     )
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     logging.getLogger("uvicorn").setLevel(logging.WARNING)

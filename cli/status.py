@@ -123,7 +123,7 @@ def _warned(certificate: Certificate, now_s: float) -> str:
 
 def _health(replica: Replica) -> str:
     if not replica.healthy:
-        return "unhealthy"
+        return f"unhealthy: {replica.trouble}" if replica.trouble else "unhealthy"
     return "healthy, but fails requests: no new sessions" if replica.failing else "healthy"
 
 

@@ -34,12 +34,15 @@ async def templates(config: Config, beside: Path, engines: bool) -> tuple[Templa
     """Of each pool with a file or directory, with `engines` of all. `beside`: the file, for relative paths."""
     from random import Random
 
+    from homing.control.engine_transport import EngineTrust
     from homing.control.templates.finding import Finder
 
+    fleet = config.fleet()
     asked = [pool for pool in config.pools if _is_asked(pool, engines)]
     if not asked:
         return ()
-    async with Finder(beside, Random()) as finder:
+    trust = EngineTrust(lambda: (config, fleet), beside)
+    async with Finder(beside, Random(), trust) as finder:
         return tuple([await _summary(pool, finder) for pool in asked])
 
 

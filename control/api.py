@@ -20,6 +20,7 @@ from homing.control.api_plan import Census
 from homing.control.audit import Audit
 from homing.control.discovery.sources import Sources
 from homing.control.drains import Drains
+from homing.control.engine_transport import EngineTrust
 from homing.control.feed import Feed
 from homing.control.guard import Guard
 from homing.control.leadership.peer import Peer
@@ -32,7 +33,7 @@ from homing.control.registrations import Registrations
 from homing.control.state import StateError
 from homing.control.templates.api import TemplateView, template_routes
 from homing.control.templates.prober import Progress
-from homing.control.tls import Held
+from homing.control.tls import Holder
 from homing.control.tokens import TokenCheck
 
 FEED_TIMEOUT_S = 15.0
@@ -46,11 +47,17 @@ Have = Annotated[str, Query(max_length=64, description="the version it works wit
 @dataclass(frozen=True, slots=True)
 class Access:
     """Who may ask: by `tokens`, or because everybody who gets here has shown a certificate of ours (`mutual`).
-    `certificates`: those of this process."""
+    `holders`: of this process's certificates."""
 
     tokens: TokenCheck
     mutual: bool = False
-    certificates: Sequence[Held] = ()
+    holders: Sequence[Holder] = ()
+    engines: EngineTrust | None = None
+
+    @property
+    def troubles(self) -> Mapping[str, str]:
+        """What is wrong with certificates of engines, by address."""
+        return {} if self.engines is None else self.engines.troubles
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +100,7 @@ def create_app(parts: Parts) -> FastAPI:
     @app.get("/", include_in_schema=False)
     async def overview() -> HTMLResponse:
         """The page."""
-        fleet = FleetView.of(parts.membership.view, parts.feed.version)
+        fleet = FleetView.of(parts.membership.view, parts.feed.version, parts.access.troubles)
         templates = tuple(map(TemplateView.of, parts.templates.values()))
         html = overview_page(fleet, templates, XdsView.of(parts.ads), parts.waiting())
         return HTMLResponse(html, headers={"content-security-policy": CONTENT_POLICY})
@@ -130,12 +137,12 @@ def _fleet_routes(parts: Parts) -> APIRouter:
     @routes.get("/fleet")
     async def fleet() -> FleetView:
         """Pools and replicas, with state and health."""
-        return FleetView.of(parts.membership.view, parts.feed.version)
+        return FleetView.of(parts.membership.view, parts.feed.version, parts.access.troubles)
 
     @routes.get("/certificates")
     async def certificates() -> tuple[CertificateView, ...]:
         """What this process shows and by which certificates it is known, and whether what is on the disk is used."""
-        return tuple(map(CertificateView.of, parts.access.certificates))
+        return tuple(CertificateView.of(held) for holder in parts.access.holders for held in tuple(holder.held))
 
     @routes.get("/xds")
     async def xds() -> XdsView:

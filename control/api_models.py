@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from pydantic import BaseModel
 
 from homing.control.ads import TypeState
@@ -16,7 +18,8 @@ from homing.core.fleet import HashPolicy, Pool, Replica, State
 class ReplicaView(BaseModel):
     """One replica. `in_hash`: Envoy's hash leads to it; `takes_new_sessions`: so does placement; `epoch`: when its
     process began, in ms since 1970, 0 where it does not say; `failing`: it fails requests; `share`: of the new sessions
-    at most, by policy; `rank`: where several data-parallel ranks share the address, which it is."""
+    at most, by policy; `rank`: where several data-parallel ranks share the address, which it is; `tls`: the name that its
+    certificate has to bear, empty where it speaks plain HTTP; `trouble`: what is wrong with that certificate."""
 
     id: str
     address: str
@@ -29,9 +32,11 @@ class ReplicaView(BaseModel):
     failing: bool
     share: float
     rank: int | None
+    tls: str
+    trouble: str
 
     @classmethod
-    def of(cls, replica: Replica) -> ReplicaView:
+    def of(cls, replica: Replica, troubles: Mapping[str, str]) -> ReplicaView:
         return cls(
             id=replica.id,
             address=replica.address,
@@ -44,6 +49,8 @@ class ReplicaView(BaseModel):
             epoch=replica.epoch,
             failing=replica.failing,
             share=replica.share,
+            tls=replica.tls,
+            trouble=troubles.get(replica.address, ""),
         )
 
 
@@ -58,14 +65,14 @@ class PoolView(BaseModel):
     replicas: tuple[ReplicaView, ...]
 
     @classmethod
-    def of(cls, pool: Pool) -> PoolView:
+    def of(cls, pool: Pool, troubles: Mapping[str, str]) -> PoolView:
         return cls(
             id=pool.id,
             served_name=pool.served_name,
             aliases=pool.aliases,
             hash=pool.hash,
             max_model_len=pool.max_model_len,
-            replicas=tuple(map(ReplicaView.of, pool.replicas)),
+            replicas=tuple(ReplicaView.of(replica, troubles) for replica in pool.replicas),
         )
 
 
@@ -78,8 +85,10 @@ class FleetView(BaseModel):
     pools: tuple[PoolView, ...]
 
     @classmethod
-    def of(cls, view: View, told: str) -> FleetView:
-        return cls(version=view.fleet.version, told=told, pools=tuple(map(PoolView.of, view.fleet.pools)))
+    def of(cls, view: View, told: str, troubles: Mapping[str, str]) -> FleetView:
+        """`troubles`: of replicas' certificates, by address."""
+        pools = tuple(PoolView.of(pool, troubles) for pool in view.fleet.pools)
+        return cls(version=view.fleet.version, told=told, pools=pools)
 
 
 class ResourcesView(BaseModel):

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from homing.control.reload import Signature, signature
+from homing.core.config.models import EngineConfig
 from homing.core.config.secret import SecretRef
 from homing.core.config.tls import ClientTls, ServerTls
 
@@ -41,7 +42,7 @@ class Files:
     ca: Path | None
 
     @classmethod
-    def of(cls, said: ServerTls | ClientTls, beside: Path) -> Files:
+    def of(cls, said: ServerTls | ClientTls | EngineConfig, beside: Path) -> Files:
         """`beside`: the file that says so."""
 
         def path(ref: SecretRef | None) -> Path | None:

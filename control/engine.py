@@ -14,6 +14,8 @@ from dataclasses import dataclass
 import httpx
 import msgspec
 
+from homing.control.engine_transport import EngineTransport, EngineTrust, plain
+
 PROOF_TIMEOUT_S = 30.0  # a first request may have to compile something
 METRICS_TIMEOUT_S = 2.0
 MAX_BODY_BYTES = 4 << 20
@@ -46,11 +48,13 @@ class Asked:
 class Engines:
     """An asynchronous context manager. Never raises for what an engine does or fails to do."""
 
-    def __init__(self, api_key: Callable[[str], str | None]) -> None:
-        """`api_key` of a pool, None for none. Raises nothing."""
+    def __init__(self, api_key: Callable[[str], str | None], trust: EngineTrust | None = None) -> None:
+        """`api_key` of a pool, None for none. Raises nothing. `trust`: None where all engines speak plain HTTP."""
         self._api_key = api_key
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
-        self._client = httpx.AsyncClient(limits=limits, timeout=None, trust_env=False, follow_redirects=False)
+        self._client = httpx.AsyncClient(
+            transport=EngineTransport(trust or plain(), limits), timeout=None, trust_env=False, follow_redirects=False
+        )
 
     async def __aenter__(self) -> Engines:
         return self

@@ -232,7 +232,8 @@ def render(
             pickers=wiring.pickers,
             pool=pool,
             pools=fleet.pools,
-            server_name=config.tls.client.server_name,
+            config=config,
+            sds=wiring.sds,
             session_headers=tuple(header.split("+") for header in config.sessions.headers),
             session_key=_session_key(config),
             session_ttl_s=round(config.sessions.ttl_s) if config.sessions.sagemaker == "gateway" else 0,
@@ -262,11 +263,18 @@ def _environment() -> jinja2.Environment:
         "duration": lambda seconds: f"{seconds:.3f}s",
         "envoy_address": _envoy_address,
         "host": lambda address: Address.parse(address).host,
+        "engine_sockets": _engine_sockets,
         "tls_match": envoy_tls.match,
+        "own_name": envoy_tls.own_name,
         "ring_size": lambda pool: minimum_ring_size([r.weight for r in pool.replicas]),
         "socket": _socket,
     }
     return environment
+
+
+def _engine_sockets(pool: Pool, config: Config, sds: str) -> Json:
+    said = next(each for each in config.pools if each.id == pool.id)
+    return envoy_tls.engine_matches(said, (host.tls for host in pool.hosts), sds)
 
 
 def _as_json(value: object) -> str:

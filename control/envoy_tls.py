@@ -18,14 +18,14 @@ from homing.control.certificates import Files
 from homing.core.config.address import Address
 
 if TYPE_CHECKING:
-    from homing.core.config import Config
+    from homing.core.config import Config, PoolConfig
 
 Json = str | int | float | bool | None | Sequence["Json"] | Mapping[str, "Json"]
 
 DIRECTORY = "/run/homing/sds"
 LISTEN, CLIENT, TOKEN = "homing-listen", "homing-client", "homing-fleet-token"
 SYSTEM_AUTHORITIES = "/etc/ssl/certs/ca-certificates.crt"
-BY_NAME = "name"
+BY_NAME = "by-name"
 
 _TLS = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3."
 
@@ -37,6 +37,9 @@ def secret_files(config: Config, beside: Path) -> Mapping[str, str]:
         made |= _secrets(LISTEN, Files.of(config.tls.listen, beside))
     if config.tls.picker is not None or config.tls.xds is not None:
         made |= _secrets(CLIENT, Files.of(config.tls.client, beside), trusts=True)
+    for pool in config.pools:
+        if pool.speaks_tls:
+            made |= _secrets(engine_secret(pool.id), Files.of(pool.engine, beside), trusts=True)
     if shows_token(config):
         assert config.tokens.fleet is not None
         made[TOKEN] = {
@@ -75,44 +78,52 @@ def listener_socket(config: Config, directory: str) -> Json:
 
 def own_matches(config: Config, addresses: Iterable[str], directory: str) -> Json:
     """The `transport_socket_matches` of a cluster of homing's own processes at `addresses` (`unix:/path` for some);
-    empty where all speak plain text. Each endpoint says by its metadata which of them is meant: `match`."""
+    empty where all speak plain text."""
     said = config.tls.client
-    return matches(addresses, CLIENT, directory, shows=said.cert is not None, name=said.server_name, alpn=("h2",))
+    names = (own_name(config, address) for address in addresses if not address.startswith("unix:"))
+    return _matches(names, CLIENT, directory, said.cert is not None, ("h2",))
 
 
-def match(address: str, server_name: str = "") -> Json:
-    """The metadata of an endpoint over TLS."""
-    return {"envoy.transport_socket_match": {"tls": _match(address, server_name)}}
+def own_name(config: Config, address: str) -> str:
+    """The name that the certificate of the one at `address` has to bear."""
+    return config.tls.client.server_name or Address.parse(address).host
 
 
-def matches(
-    addresses: Iterable[str], secret: str, directory: str, *, shows: bool, name: str, alpn: tuple[str, ...] = ()
-) -> Json:
-    """For a host that is known by a name, one socket serves all: each certificate has to bear its host's name. An
-    address has to be written out in one of its own, since SNI has only names. `name`: instead of what hosts are called;
-    `shows`: a certificate of ours."""
+def engine_matches(pool: PoolConfig, names: Iterable[str], directory: str) -> Json:
+    """The same of a pool's cluster: `names` are those that the certificates of its engines have to bear."""
+    return _matches(filter(None, names), engine_secret(pool.id), directory, pool.engine.cert is not None, ())
+
+
+def match(name: str) -> str:
+    """Which of its cluster's sockets an endpoint means (metadata `envoy.transport_socket_match`, `tls`) whose
+    certificate has to bear `name`."""
+    return name if _is_ip(name) else BY_NAME
+
+
+def engine_secret(pool_id: str) -> str:
+    return f"homing-engine-{pool_id}"
+
+
+def _matches(names: Iterable[str], secret: str, directory: str, shows: bool, alpn: tuple[str, ...]) -> Json:
+    """One socket serves all hosts that are known by names: each certificate has to bear its host's. An address needs
+    one of its own, since SNI has names only. `shows`: a certificate of ours."""
+    common: dict[str, Json] = {"alpn_protocols": alpn} if alpn else {}
+    if shows:
+        common["tls_certificate_sds_secret_configs"] = [_sds(secret, directory)]
+    trusted = {"validation_context_sds_secret_config": _sds(f"{secret}-ca", directory)}
     found: dict[str, Json] = {}
-    for key, address in {
-        _match(address, name): address for address in addresses if not address.startswith("unix:")
-    }.items():
-        common: dict[str, Json] = {"alpn_protocols": alpn} if alpn else {}
-        if shows:
-            common["tls_certificate_sds_secret_configs"] = [_sds(secret, directory)]
-        context: dict[str, Json] = {}
-        if key == BY_NAME and not name:
-            context |= {"auto_host_sni": True, "auto_sni_san_validation": True}
-            common["validation_context_sds_secret_config"] = _sds(f"{secret}-ca", directory)
-        else:
-            wanted = name or Address.parse(address).host
-            kind = "IP_ADDRESS" if _is_ip(wanted) else "DNS"
-            context |= {} if _is_ip(wanted) else {"sni": wanted}
-            san: Json = {"san_type": kind, "matcher": {"exact": wanted}}
-            common["combined_validation_context"] = {
-                "default_validation_context": {"match_typed_subject_alt_names": [san]},
-                "validation_context_sds_secret_config": _sds(f"{secret}-ca", directory),
+    for key in dict.fromkeys(map(match, names)):
+        if key == BY_NAME:
+            context: dict[str, Json] = {
+                "auto_host_sni": True,
+                "auto_sni_san_validation": True,
+                "common_tls_context": {**common, **trusted},
             }
-        socket = _socket("Upstream", {**context, "common_tls_context": common})
-        found[key] = {"name": key, "match": {"tls": key}, "transport_socket": socket}
+        else:
+            wanted: Json = [{"san_type": "IP_ADDRESS", "matcher": {"exact": key}}]
+            combined: Json = {"default_validation_context": {"match_typed_subject_alt_names": wanted}, **trusted}
+            context = {"common_tls_context": {**common, "combined_validation_context": combined}}
+        found[key] = {"name": key, "match": {"tls": key}, "transport_socket": _socket("Upstream", context)}
     return list(found.values())
 
 
@@ -132,11 +143,6 @@ def token_filters(config: Config, directory: str) -> Json:
         {"name": "envoy.filters.http.credential_injector", "typed_config": injector},
         {"name": "envoy.filters.http.upstream_codec", "typed_config": codec},
     ]
-
-
-def _match(address: str, server_name: str) -> str:
-    host = Address.parse(address).host
-    return BY_NAME if server_name or not _is_ip(host) else host
 
 
 def _is_ip(host: str) -> bool:

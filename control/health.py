@@ -11,6 +11,7 @@ from random import Random
 
 import httpx
 
+from homing.control.engine_transport import EngineTransport, EngineTrust, plain
 from homing.control.leadership.standing import Role
 from homing.control.membership import Membership, View
 from homing.control.proving import Proving
@@ -31,10 +32,13 @@ MAX_BODY_BYTES = 65_536
 class HttpProbe:
     """GET of the health path; 200 is healthy. Keeps one connection per replica. An asynchronous context manager."""
 
-    def __init__(self) -> None:
+    def __init__(self, trust: EngineTrust | None = None) -> None:
+        """`trust`: None where all replicas speak plain HTTP."""
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
         # trust_env: a proxy of the environment is for the way out, not for replicas.
-        self._client = httpx.AsyncClient(limits=limits, timeout=None, trust_env=False, follow_redirects=False)
+        self._client = httpx.AsyncClient(
+            transport=EngineTransport(trust or plain(), limits), timeout=None, trust_env=False, follow_redirects=False
+        )
 
     async def __aenter__(self) -> HttpProbe:
         return self

@@ -144,7 +144,13 @@ class Membership:
 
     def _merge(self, config: Config) -> None:
         self._merged = merge(config.fleet().pools, self._reports)
-        before, self._written = self._written, Fleet(self._merged.pools)
+        engines = {pool.id: pool.engine for pool in config.pools}
+        before, self._written = (
+            self._written,
+            Fleet(
+                tuple(replace(p, replicas=tuple(map(engines[p.id].secured, p.replicas))) for p in self._merged.pools)
+            ),
+        )
         if self._adopted is not None:
             mine = {pool.id for pool in config.pools}  # how to serve others is not in this file
             self._replace(View(config, Fleet(tuple(p for p in self._adopted.pools if p.id in mine))))

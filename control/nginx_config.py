@@ -13,11 +13,14 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from itertools import count
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import jinja2
 
 from homing.control.envoy_config import ERROR_TYPES, missing_model, models_json, stamp, unknown_model
+from homing.control.nginx_tls import NginxTlsError as NginxTlsError
+from homing.control.nginx_tls import nginx_tls
 from homing.core.context.plan import Need, Plan
 from homing.core.fleet import Fleet, Pool
 from homing.core.hashing import Ketama
@@ -59,6 +62,8 @@ class Settings:
     standby: str | None = None
     logs: tuple[str, ...] = ()
     budget_ms: int = 20
+    beside: Path = Path("homing.yaml")
+    """The file that names certificates."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +141,7 @@ def _render(template: str, config: Config, fleet: Fleet, settings: Settings, poo
     tenants = config.tenants
     trusted = tenants is not None and tenants.trusted
     asked = fleet.pools if settings.pickers else ()
+    tls = nginx_tls(config, fleet, settings.beside)
     return (
         _environment()
         .get_template(template)
@@ -172,6 +178,7 @@ def _render(template: str, config: Config, fleet: Fleet, settings: Settings, poo
             signed=config.sessions.signed is not None and bool(settings.pickers),
             standby=settings.standby,
             stripped=(*_OURS, *((tenants.header,) if tenants is not None and not trusted else ())),
+            tls=tls,
             tenant=f"$http_{_variable(tenants.header)}" if tenants is not None and trusted else "",
             unknown_model=unknown_model(fleet, "{model}"),
             ways=WAYS if settings.pickers else WAYS[:2],

@@ -23,6 +23,7 @@ from homing.control.census import PickerCensus
 from homing.control.discovery.sources import KINDS, Sources, made_beside
 from homing.control.drains import Drains
 from homing.control.engine import Engines
+from homing.control.engine_transport import trust_in
 from homing.control.envoy_config import Wiring
 from homing.control.feed import Feed
 from homing.control.gateways import warn_of_pins_apart
@@ -91,9 +92,11 @@ async def run(config: Config, options: Options, resources: Resources) -> None:
     membership = Membership(config, (SOURCE, *KINDS, CONTROL))
     sources = Sources(membership, made_beside(options.file), state, Random())
     registrations = Registrations(membership, state, time.monotonic)
-    engines = Engines(_api_keys(options.file, membership))
+    trust = trust_in(membership, options.file)
+    engines = Engines(_api_keys(options.file, membership), trust)
     proving = Proving(membership, engines, state, time.monotonic)
-    watch = FleetWatch(options.file, membership, Random(), before_probes=sources.first_answers, proving=proving)
+    first = sources.first_answers
+    watch = FleetWatch(options.file, membership, Random(), before_probes=first, proving=proving, trust=trust)
     loop.add_signal_handler(signal.SIGHUP, watch.reload)
     telling = Telling(ads, feed, _snapshots(options, resources), _last_good(options, resources))
     asked, known = options.picker_http, in_pickers(tls)
@@ -129,9 +132,9 @@ async def run(config: Config, options: Options, resources: Resources) -> None:
                 tasks.create_task(peer.run())
 
     members = membership, drains, census, registrations, sources, audit
-    told = ads, feed, registry(collector, CertificateCollector(tls)), pickers, sessions
+    told = ads, feed, registry(collector, CertificateCollector((tls, trust))), pickers, sessions
     tokens = TokenCheck(lambda: membership.view.config.tokens, options.file)
-    access = Access(tokens, tls.asks_clients("api"), tls.held)
+    access = Access(tokens, tls.asks_clients("api"), (tls, trust), trust)
     parts = Parts(*members, *told, waiting, watch.templates.progress, access, peer, policies)
     http = HttpServer(create_app(parts), tls=tls.server("api"))
     envoys = everybody if tls.asks_clients("xds") else tokens.admits_envoy

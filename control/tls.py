@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -27,6 +27,13 @@ class Held(Protocol):
     expires_s: float | None
 
     def newest(self) -> object: ...
+
+
+class Holder(Protocol):
+    """Whoever has certificates."""
+
+    @property
+    def held(self) -> Sequence[Held]: ...
 
 
 class ProcessTls:
@@ -86,14 +93,14 @@ class ProcessTls:
 class CertificateCollector(Collector):
     """Metrics of certificates, by what they are for."""
 
-    tls: ProcessTls
+    holders: Sequence[Holder]
 
     def collect(self) -> Iterable[Metric]:
         good = GaugeMetricFamily("homing_certificate_good", "Whether what is on the disk is used.", labels=["use"])
         expires = GaugeMetricFamily(
             "homing_certificate_expires_timestamp_seconds", "When the one in use runs out.", labels=["use"]
         )
-        for held in self.tls.held:
+        for held in (each for holder in self.holders for each in tuple(holder.held)):
             held.newest()
             good.add_metric([held.name], float(not held.trouble))
             if held.expires_s is not None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from random import Random
 
 from homing.control.discovery.static import Resolve, StaticDiscovery, resolve
+from homing.control.engine_transport import EngineTrust, trust_in
 from homing.control.health import HttpProbe, Prober
 from homing.control.membership import Membership
 from homing.control.proving import Proving
@@ -41,14 +42,17 @@ class FleetWatch:
         resolve: Resolve = resolve,
         before_probes: Callable[[], Awaitable[None]] | None = None,
         proving: Proving | None = None,
+        trust: EngineTrust | None = None,
     ) -> None:
-        """`before_probes`: what is to be waited for before the first round of probes; `proving`: see Prober."""
+        """`before_probes`: what is to be waited for before the first round of probes; `proving`: see Prober; `trust`:
+        how replicas that speak TLS are trusted, where others ask them too."""
         self.membership = membership
         self.reloader = Reloader(path, membership.view.config, membership.configure)
         self.discovery = StaticDiscovery(membership, resolve)
-        self._probe = HttpProbe()
+        self.trust = trust or trust_in(membership, path)
+        self._probe = HttpProbe(self.trust)
         self.prober = Prober(membership, self._probe, random, proving)
-        self._finder = Finder(path, random)
+        self._finder = Finder(path, random, self.trust)
         self.templates = TemplateProber(membership, self._finder, random)
         self.lengths = Lengths(membership, self._finder, random)
         self.begun = asyncio.Event()

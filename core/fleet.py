@@ -46,6 +46,7 @@ class Replica:
     epoch: int = 0  # when its process began, in ms since 1970; 0: not known. Another one: it is cold
     failing: bool = False  # it answers its probes and fails requests: no new sessions
     share: float = 1.0  # of the pool's new sessions it takes no more than that; pickers see to it, a hash does not
+    tls: str = ""  # the name that its certificate has to bear; empty: it speaks plain HTTP
 
     @property
     def host(self) -> str:
@@ -78,6 +79,10 @@ class Host:
     @property
     def address(self) -> str:
         return self.ranks[0].address
+
+    @property
+    def tls(self) -> str:
+        return self.ranks[0].tls
 
     @property
     def weight(self) -> int:

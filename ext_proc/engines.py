@@ -12,6 +12,7 @@ from random import Random
 
 import httpx
 
+from homing.control.engine_transport import EngineTransport, EngineTrust, plain
 from homing.core.fleet import Replica
 from homing.core.placement.counters import Counters, read
 from homing.core.placement.load import Place
@@ -34,10 +35,13 @@ Ask = Callable[[str], Awaitable[bytes]]
 class HttpAsk:
     """Keeps one connection for each engine. An asynchronous context manager."""
 
-    def __init__(self) -> None:
+    def __init__(self, trust: EngineTrust | None = None) -> None:
+        """`trust`: None where all engines speak plain HTTP."""
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
         # trust_env: a proxy of the environment is for the way out, not for replicas
-        self._client = httpx.AsyncClient(limits=limits, timeout=None, trust_env=False, follow_redirects=False)
+        self._client = httpx.AsyncClient(
+            transport=EngineTransport(trust or plain(), limits), timeout=None, trust_env=False, follow_redirects=False
+        )
 
     async def __aenter__(self) -> HttpAsk:
         return self

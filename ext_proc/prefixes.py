@@ -7,6 +7,7 @@ import logging
 from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING
 
+from homing.control.engine_transport import EngineTrust
 from homing.core.config import Config
 from homing.core.fleet import Fleet
 from homing.core.prefix.index import Index
@@ -23,9 +24,10 @@ log = logging.getLogger(__name__)
 class Prefixes:
     """The index and what feeds it. Only pools whose file says `engine.kv_events` are listened to."""
 
-    def __init__(self, index: Index) -> None:
+    def __init__(self, index: Index, trust: EngineTrust | None = None) -> None:
+        """`trust`: None where all engines speak plain HTTP."""
         self.index = index
-        self.learner = Learner(index)
+        self.learner = Learner(index, trust=trust)
         self.kv_counts = KvCounts()
         self.sources: frozenset[Source] = frozenset()
         self._engines: Mapping[str, EngineConfig] = {}

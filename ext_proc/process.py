@@ -12,7 +12,7 @@ import signal
 import ssl
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from random import Random
@@ -21,6 +21,7 @@ from uuid import uuid4
 
 from prometheus_client import CollectorRegistry
 
+from homing.control.engine_transport import EngineTrust
 from homing.control.http_server import HttpServer, listening
 from homing.control.membership import Membership
 from homing.control.reload import Reloader
@@ -81,6 +82,14 @@ class Options:
     shards: tuple[str, ...] = ()
 
 
+@dataclass(slots=True)
+class Told:
+    """What this process goes by now."""
+
+    config: Config
+    fleet: Fleet = field(default_factory=Fleet)
+
+
 def time_of_day() -> Callable[[], float]:
     """Seconds since the epoch as of now, counted on by a clock that nobody sets: what is shared is stamped by it."""
     offset_s = time.time() - time.monotonic()
@@ -137,7 +146,9 @@ async def run(config: Config, options: Options) -> None:
     """Until SIGTERM or SIGINT. Raises OSError when an address cannot be had, SharingError when the secret or the store
     of pins cannot, CertificateError when a certificate cannot."""
     registry = CollectorRegistry()
-    prefixes = Prefixes(Index())
+    told = Told(config)
+    engines = EngineTrust(lambda: (told.config, told.fleet), options.file)
+    prefixes = Prefixes(Index(), engines)
     clock, secret = time_of_day(), shared_secret(config.sessions, options.file)
     picker = build_picker(config, options.file, registry, prefixes, secret.sessions(), clock)
     picker.placer.shard = shard(options.shards, options.listen)
@@ -145,7 +156,7 @@ async def run(config: Config, options: Options) -> None:
     trust = in_control(config, options.file, tls, options.control) if options.control is not None else PLAIN
     siblings_tls = in_pickers(tls) if options.siblings else None
     sharing = build_sharing(config, options, picker, prefixes.index, secret, clock, siblings_tls)
-    registry.register(CertificateCollector(tls))
+    registry.register(CertificateCollector((tls, engines)))
     registry.register(PinsCollector(sharing.counts))
     texts = text_store(config, options.file, picker, secret, clock)
     transport = _transport(options, picker, tls)
@@ -174,11 +185,11 @@ async def run(config: Config, options: Options) -> None:
                 if texts is not None:
                     shared.append(tasks.create_task(texts.run()))
                 feeding = tasks.create_task(prefixes.run())
-                asking = tasks.create_task(_ask_engines(picker))
-                prompts = TemplatePrompts(options.control, options.file, clock, trust)
+                asking = tasks.create_task(_ask_engines(picker, engines))
+                prompts = TemplatePrompts(options.control, options.file, clock, trust, engines)
                 proving = tasks.create_task(_prove(picker, prompts))
-                adopt = _adopting(picker, transport, tasks)
-                following = tasks.create_task(_follow(config, options, picker, adopt, prompts, trust))
+                adopt = _adopting(picker, transport, tasks, told)
+                following = tasks.create_task(_follow(options, picker, adopt, prompts, trust, told))
                 await ended.wait()
                 await _leave(transport)
                 for task in (asking, following, feeding, proving):
@@ -212,8 +223,8 @@ def _transport(options: Options, picker: Picker, tls: ProcessTls) -> Transport:
     return GrpcTransport(options.listen, lambda: Exchange(picker), picker.finished, credentials)
 
 
-async def _ask_engines(picker: Picker) -> None:
-    async with HttpAsk() as ask:
+async def _ask_engines(picker: Picker, trust: EngineTrust) -> None:
+    async with HttpAsk(trust) as ask:
         await Engines(ask, lambda: picker.fleet, picker.engine_told, Random()).run()
 
 
@@ -222,11 +233,12 @@ async def _prove(picker: Picker, prompts: TemplatePrompts) -> None:
         await picker.proof.run(prompts)
 
 
-def _adopting(picker: Picker, transport: Transport, tasks: asyncio.TaskGroup) -> Callable[[Fleet], None]:
+def _adopting(picker: Picker, transport: Transport, tasks: asyncio.TaskGroup, told: Told) -> Callable[[Fleet], None]:
     """The picker serves from its first fleet on: before, Envoy would ask it in vain."""
 
     def adopt(fleet: Fleet) -> None:
         first = picker.version is None
+        told.fleet = fleet
         picker.adopt(fleet)
         if first:
             tasks.create_task(transport.set_serving(True))
@@ -234,10 +246,11 @@ def _adopting(picker: Picker, transport: Transport, tasks: asyncio.TaskGroup) ->
     return adopt
 
 
-def _configuring(picker: Picker, file: Path) -> Callable[[Config], None]:
+def _configuring(picker: Picker, file: Path, told: Told) -> Callable[[Config], None]:
     """New settings whose secrets cannot be had change nothing."""
 
     def configure(config: Config) -> None:
+        told.config = config
         try:
             picker.configure(config, seals(config, file, os.environ))
         except SecretError as e:
@@ -247,15 +260,15 @@ def _configuring(picker: Picker, file: Path) -> Callable[[Config], None]:
 
 
 async def _follow(
-    config: Config,
     options: Options,
     picker: Picker,
     adopt: Callable[[Fleet], None],
     prompts: TemplatePrompts,
     trust: Trust,
+    told: Told,
 ) -> None:
     """The file's settings always; the fleet from control while there is one, else from the file and own probes."""
-    reloader = Reloader(options.file, config, _configuring(picker, options.file))
+    reloader = Reloader(options.file, told.config, _configuring(picker, options.file, told))
     loop = asyncio.get_running_loop()
     feed = Feed(options.control, options.name, adopt, trust) if options.control is not None else None
 

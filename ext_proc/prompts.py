@@ -4,13 +4,13 @@ from the control service or from the file; else asked of the engine, seldom.
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import httpx
 import msgspec
 
+from homing.control.engine_transport import EngineTransport, EngineTrust, plain
 from homing.control.secrets import SecretError
 from homing.control.templates.engine import Engine, EngineError
 from homing.control.templates.finding import key_at
@@ -37,8 +37,15 @@ class TemplatePrompts:
     An asynchronous context manager.
     """
 
-    def __init__(self, control: str | None, file: Path, clock: Callable[[], float], trust: Trust = PLAIN) -> None:
-        """`trust`: how the control service is spoken to."""
+    def __init__(
+        self,
+        control: str | None,
+        file: Path,
+        clock: Callable[[], float],
+        trust: Trust = PLAIN,
+        engines: EngineTrust | None = None,
+    ) -> None:
+        """`trust`: how the control service is spoken to; `engines`: None where all speak plain HTTP."""
         self._file = file
         self.found: Mapping[str, Progress] = {}
         """What this process has found out itself, by pool: while there is no control service."""
@@ -48,9 +55,8 @@ class TemplatePrompts:
         self._telling = httpx.AsyncClient(
             verify=trust.verify, auth=trust.auth, timeout=CONTROL_TIMEOUT_S, trust_env=False
         )
-        self._client = httpx.AsyncClient(
-            verify=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), timeout=CONTROL_TIMEOUT_S, trust_env=False
-        )
+        transport = EngineTransport(engines or plain())
+        self._client = httpx.AsyncClient(transport=transport, timeout=CONTROL_TIMEOUT_S, trust_env=False)
         self._kept: dict[str, ChatTemplate] = {}
         self._asked_s = -ENGINE_PAUSE_S
 

@@ -15,6 +15,7 @@ from enum import StrEnum
 import httpx
 import msgspec
 
+from homing.control.engine_transport import EngineTransport, EngineTrust, plain
 from homing.core.placement.load import Place
 from homing.core.prefix.blocks import chain
 from homing.core.prefix.index import Index
@@ -79,7 +80,9 @@ class Sent:
 class Learner:
     """`offer` is called for each placed prompt and returns at once; `run` asks."""
 
-    def __init__(self, index: Index, pause_s: float = PAUSE_S) -> None:
+    def __init__(self, index: Index, pause_s: float = PAUSE_S, trust: EngineTrust | None = None) -> None:
+        """`trust`: None where all engines speak plain HTTP."""
+        self._trust = trust or plain()
         self.outcomes: Counter[tuple[str, Learning]] = Counter()  # (pool, outcome)
         self._index = index
         self._pause_s = pause_s
@@ -96,7 +99,8 @@ class Learner:
 
     async def run(self) -> None:
         """Until cancelled."""
-        async with httpx.AsyncClient(timeout=TIMEOUT_S, trust_env=False) as client:
+        transport = EngineTransport(self._trust)
+        async with httpx.AsyncClient(transport=transport, timeout=TIMEOUT_S, trust_env=False) as client:
             while True:
                 sent = await self._queue.get()
                 # the one before it may have begun with the same messages

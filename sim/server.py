@@ -7,6 +7,7 @@ import contextlib
 import logging
 import signal
 import socket
+import ssl
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -51,6 +52,9 @@ class Options:
     adds_bos: bool = False
     kv_events: KvEventsConfig = field(default_factory=KvEventsConfig)
     kv_events_format: EventFormat = EventFormat.MAP
+    certificate: Path | None = None  # with its key: HTTPS
+    certificate_key: Path | None = None
+    client_authorities: Path | None = None  # who connects has to show a certificate of theirs
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -62,10 +66,15 @@ def bind(host: str, port: int) -> socket.socket:
 class Server(uvicorn.Server):
     """Signals are the process's, not each server's; uvicorn's own would also raise them again at the end."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, options: Options | None = None) -> None:
+        """`options`: for TLS."""
         super().__init__(
             uvicorn.Config(
                 app,
+                ssl_certfile=options.certificate if options else None,
+                ssl_keyfile=options.certificate_key if options else None,
+                ssl_ca_certs=str(options.client_authorities) if options and options.client_authorities else None,
+                ssl_cert_reqs=ssl.CERT_REQUIRED if options and options.client_authorities else ssl.CERT_NONE,
                 http="h11",
                 ws="none",
                 lifespan="off",
@@ -129,7 +138,8 @@ class Life:
             metrics=metrics,
             stream_interval=options.stream_interval,
         )
-        self.server = Server(Faulty(build_app(replica), faults, lambda client: self.server.transport(client)))
+        app = Faulty(build_app(replica), faults, lambda client: self.server.transport(client))
+        self.server = Server(app, options)
 
     def close(self) -> None:
         self.driver.close()

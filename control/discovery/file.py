@@ -35,4 +35,4 @@ class FileSource:
             raise SourceError(f"{self._path}: {(error.strerror or str(error)).lower()}") from None
         except ConfigError as error:
             raise SourceError(str(error.problems[0])) from None
-        return tuple(Found(r.id, r.address, r.weight, r.rank) for each in replicas for r in each.replicas())
+        return tuple(Found(r.id, r.address, r.weight, r.rank, r.tls) for each in replicas for r in each.replicas())

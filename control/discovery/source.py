@@ -17,6 +17,7 @@ class Found:
     address: str
     weight: int = 1
     rank: int | None = None  # as in Replica
+    tls: str = ""  # the same
 
 
 class SourceError(Exception):

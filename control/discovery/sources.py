@@ -185,7 +185,9 @@ class Sources:
         self.health[key] = Health(before.found, before.answered, error, before.doubted)
 
     def _report(self, key: Key, found: tuple[Found, ...]) -> None:
-        replicas = tuple(Replica(f.id, f.address, f.weight, State.JOINING, healthy=False, rank=f.rank) for f in found)
+        replicas = tuple(
+            Replica(f.id, f.address, f.weight, State.JOINING, healthy=False, rank=f.rank, tls=f.tls) for f in found
+        )
         self._membership.report(key[1], key[0], replicas)
 
 

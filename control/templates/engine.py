@@ -13,6 +13,7 @@ from typing import TypeVar
 import httpx
 import msgspec
 
+from homing.control.engine_transport import certificate_trouble
 from homing.core.template.probe import RefusedError, probe
 from homing.core.template.record import Capabilities
 from homing.core.template.sentinels import Message
@@ -83,7 +84,7 @@ class Engine:
             async with asyncio.timeout(TIMEOUT_S):
                 return await self._exchanged(path, msgspec.json.encode(body))
         except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:  # TimeoutError is an OSError
-            raise EngineError(f"{path}: {type(error).__name__}") from None
+            raise EngineError(f"{path}: {certificate_trouble(error) or type(error).__name__}") from None
 
     async def _exchanged(self, path: str, body: bytes) -> bytes:
         async with self._client.stream("POST", self._url + path, content=body, headers=self._headers) as response:

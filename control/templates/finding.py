@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import ssl
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -12,6 +11,7 @@ from random import Random
 
 import httpx
 
+from homing.control.engine_transport import EngineTransport, EngineTrust, plain
 from homing.control.secrets import SecretError, resolve
 from homing.control.templates.dates import spellings
 from homing.control.templates.engine import Engine, EngineError, probed
@@ -40,14 +40,14 @@ class Found:
 class Finder:
     """`beside`: the file that relative paths are relative to. An asynchronous context manager."""
 
-    def __init__(self, beside: Path, random: Random) -> None:
+    def __init__(self, beside: Path, random: Random, trust: EngineTrust | None = None) -> None:
+        """`trust`: None where all replicas speak plain HTTP."""
         self._beside = beside
         self._random = random
         self._renderer = Renderer()
-        # verify: replicas speak plain HTTP, and to load authorities takes 40 ms;
         # trust_env: a proxy of the environment is for the way out, not for replicas
         self._client = httpx.AsyncClient(
-            verify=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), timeout=None, trust_env=False, follow_redirects=False
+            transport=EngineTransport(trust or plain()), timeout=None, trust_env=False, follow_redirects=False
         )
 
     async def __aenter__(self) -> Finder:

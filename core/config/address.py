@@ -9,6 +9,7 @@ from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 _PORT = re.compile(r"[0-9]{1,5}", re.ASCII)
 _LABEL = r"[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"  # with "_": container names have it
 _NAME = re.compile(rf"{_LABEL}(\.{_LABEL})*\.?", re.ASCII)
+HTTPS = "https://"
 _LOOPBACK_V4 = ip_network("127.0.0.0/8")
 _LOOPBACK_V6 = IPv6Address("::1")
 
@@ -58,6 +59,24 @@ class Address:
 
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class EngineAddress(Address):
+    """Where an engine is. `secure`: it speaks TLS."""
+
+    secure: bool = False
+
+    @classmethod
+    def parse(cls, text: str) -> EngineAddress:
+        """Of host:port, or of https://host:port. Raises ValueError."""
+        plain = text.removeprefix(HTTPS)
+        address = Address.parse(plain)
+        return cls(address.host, address.port, plain != text)
+
+    def __str__(self) -> str:
+        """Without the scheme."""
+        return Address.__str__(self)
 
 
 def _ipv6(text: str) -> IPv6Address:

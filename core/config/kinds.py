@@ -10,7 +10,7 @@ import math
 import re
 from dataclasses import dataclass
 
-from homing.core.config.address import Address
+from homing.core.config.address import Address, EngineAddress
 from homing.core.config.secret import NotShownError, SecretRef
 
 # RFC 9110 5.6.2 `token`, lower case since HTTP/2 (RFC 9113 8.2.1), without the marks that nobody uses:
@@ -244,6 +244,27 @@ class Endpoint:
 
     def __call__(self, value: object) -> Address:
         return _address(value, self.allowed)
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """Where a replica is, and whether it speaks TLS."""
+
+    allowed: str = (
+        "host:port or https://host:port: an IP address ([...] around IPv6) or a DNS name, and a port from 1 to 65535"
+    )
+
+    def __call__(self, value: object) -> EngineAddress:
+        if isinstance(value, EngineAddress):
+            return value
+        if isinstance(value, Address):
+            return EngineAddress(value.host, value.port)
+        if isinstance(value, str):
+            try:
+                return EngineAddress.parse(value)
+            except ValueError:
+                pass
+        raise ValueError(self.allowed)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,12 @@ All models are frozen, hashable and comparable, so a reload tells by `==` whethe
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Annotated, Literal, get_args
 
 from pydantic import BeforeValidator, Field, PlainValidator
 
-from homing.core.config.address import Address
+from homing.core.config.address import Address, EngineAddress
 from homing.core.config.context import (
     MODE,
     ContextConfig,
@@ -26,7 +27,7 @@ from homing.core.config.issued import Cookie, Signed
 from homing.core.config.keys import Keys
 from homing.core.config.kinds import (
     Choice,
-    Endpoint,
+    Engine,
     FieldName,
     Integer,
     Listener,
@@ -41,7 +42,7 @@ from homing.core.config.kinds import (
 )
 from homing.core.config.placement import Placement
 from homing.core.config.secret import SecretRef
-from homing.core.config.tls import Tls, Tokens
+from homing.core.config.tls import HOST_NAME, OptionalFile, Tls, Tokens
 from homing.core.fleet import Fleet, HashPolicy, Mode, Pool, Replica, State, ranked
 
 LOOPBACK_ONLY = Listener(
@@ -84,7 +85,7 @@ class ReplicaConfig(Keys):
     address changes."""
 
     id: Annotated[str, PlainValidator(REPLICA_ID)]
-    address: Annotated[Address, PlainValidator(Endpoint())]
+    address: Annotated[EngineAddress, PlainValidator(Engine())]
     weight: Annotated[int, PlainValidator(Integer(1, 128))] = 1
     dp_size: Annotated[int, PlainValidator(Integer(1, MAX_RANKS))] = 1
     adapters: Annotated[tuple[ModelName, ...], BeforeValidator(ListOf("model names", 0, 64))] = ()
@@ -93,7 +94,14 @@ class ReplicaConfig(Keys):
         """One for each data-parallel rank."""
         for rank in range(self.dp_size) if self.dp_size > 1 else (None,):
             yield Replica(
-                ranked(self.id, rank), str(self.address), self.weight, State.JOINING, False, self.adapters, rank
+                ranked(self.id, rank),
+                str(self.address),
+                self.weight,
+                State.JOINING,
+                False,
+                self.adapters,
+                rank,
+                tls=self.address.host if self.address.secure else "",
             )
 
 
@@ -108,9 +116,21 @@ class EngineConfig(Keys):
     proof: Annotated[Proof, PlainValidator(Choice(get_args(Proof)))] = "auto"
     api_key: Annotated[SecretRef | None, PlainValidator(Secret())] = None
 
+    tls: SwitchValue = False
+    ca: OptionalFile = None
+    cert: OptionalFile = None
+    key: OptionalFile = None
+    server_name: Annotated[str, PlainValidator(HOST_NAME)] = ""
+
     @property
     def endpoints(self) -> tuple[str, str]:
         return self.kv_events, self.replay
+
+    def secured(self, replica: Replica) -> Replica:
+        """With the name that its certificate has to bear, where it speaks TLS. `replica`: as a source reports it."""
+        if not (self.tls or replica.tls):
+            return replica
+        return replace(replica, tls=self.server_name or replica.tls or Address.parse(replica.address).host)
 
 
 class _PoolKeys(Keys):
@@ -158,8 +178,13 @@ class PoolConfig(_PoolKeys):
     id: PoolId
     served_name: ModelName
 
+    @property
+    def speaks_tls(self) -> bool:
+        """Whether some of its engines do, or may."""
+        return self.engine.tls or any(replica.address.secure for replica in self.replicas)
+
     def pool(self) -> Pool:
-        replicas = tuple(replica for each in self.replicas for replica in each.replicas())
+        replicas = tuple(self.engine.secured(replica) for each in self.replicas for replica in each.replicas())
         return Pool(self.id, self.served_name, self.aliases, self.hash, replicas)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from homing.core.config.address import Address
+from homing.core.config.address import Address, EngineAddress
 from homing.core.config.discovery import MAX_RANKS
 from homing.core.config.document import Mapping, Node, Scalar, Sequence, locate
 from homing.core.config.models import Auto, FileSection, Sessions
@@ -201,7 +201,7 @@ def _text(node: Node | None) -> str | None:
 def _address(text: str | None) -> Address | None:
     """In one spelling, since names are the same in capitals and with a final dot. None when it is no address."""
     try:
-        address = Address.parse(text or "")
+        address = EngineAddress.parse(text or "")
     except ValueError:
         return None
     return Address(address.host.lower().rstrip("."), address.port)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from homing.core.config.address import Address
 from homing.core.config.document import Mapping, Node, Scalar
-from homing.core.config.problems import Problem
+from homing.core.config.problems import Path, Problem, dotted
 
 
 def broken_tls(root: Mapping, file: str) -> Iterator[Problem]:
@@ -24,11 +24,17 @@ def broken_tls(root: Mapping, file: str) -> Iterator[Problem]:
         found = f"{address}, and nobody who connects is asked who they are"
         allowed = "a loopback address, or any with tls.xds.client_ca, tokens.fleet or tls.trusted_network"
         yield Problem(file, line, "xds", found, allowed)
-    client = _mapping(tls.get("client"))
+    yield from _halves(_mapping(tls.get("client")), ("tls", "client"), file)
+    for pool_id, pool in _mapping(root, "pools").items():
+        yield from _halves(_mapping(pool, "engine"), ("pools", pool_id, "engine"), file)
+
+
+def _halves(section: dict[str, Node], path: Path, file: str) -> Iterator[Problem]:
+    """A certificate without its key, or the other way round."""
     for one, other in (("cert", "key"), ("key", "cert")):
-        if one in client and other not in client:
+        if one in section and other not in section:
             found = f"nothing, though there is a {one}"
-            yield Problem(file, client[one].line, f"tls.client.{other}", found, "a certificate with its key")
+            yield Problem(file, section[one].line, dotted((*path, other)), found, "a certificate with its key")
 
 
 def _wider(root: Mapping, key: str) -> tuple[int, Address] | None:

@@ -47,6 +47,8 @@ async def test_fleet_shows_state_and_health(service, client):
         "failing": False,
         "share": 1.0,
         "rank": None,
+        "tls": "",
+        "trouble": "",
     }
     assert pool["replicas"][1]["state"] == "joining"
 

@@ -25,6 +25,7 @@ WORDS = {
     "pools.<id>.engine.kv_events": "absent",
     "pools.<id>.engine.replay": "absent",
     "pools.<id>.engine.api_key": "absent",
+    **{f"pools.<id>.engine.{key}": "absent" for key in ("ca", "cert", "key", "server_name")},
     "pools.<id>.repair": "its keys' defaults",
     "pools.<id>.context": "its keys' defaults",
     "pools.<id>.isolation": "its keys' defaults",

@@ -118,7 +118,7 @@ class SimulatedPool:
     aliases: tuple[str, ...] = ()
     sim_flags: tuple[str, ...] = ("--ttft-ms", "1", "--itl-ms", "1")
     ports: tuple[int, ...] = ()
-    engine: dict[str, str] = field(default_factory=dict)
+    engine: dict[str, object] = field(default_factory=dict)
     ranks: int = 1
     settings: dict[str, object] = field(default_factory=dict)  # further keys of the pool in the file
 

@@ -101,8 +101,14 @@ def test_commands_take_what_they_need_from_options(mutual: TlsStack, tmp_path: P
     assert (taken.returncode, taken.stdout) == (0, "p/r0 was not drained\n")
 
 
+def troubles(stack: TlsStack) -> dict[str, str]:
+    """What control has against certificates on its disk, by use."""
+    with stack.client("api") as client:
+        return {each["use"]: each["trouble"] for each in client.get("/api/certificates").json()}
+
+
 def homing(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run((*HOMING, *arguments), capture_output=True, text=True, check=False, timeout=20)
+    return subprocess.run((*HOMING, *arguments), capture_output=True, text=True, check=False, timeout=60)
 
 
 def under_load(stack: TlsStack, act: Callable[[], None]) -> list[object]:
@@ -142,8 +148,7 @@ def test_certificates_are_replaced_under_load_without_a_failed_request(mutual: T
             until(lambda name=name: shown(mutual, name) == new[name], what=f"{name}'s new certificate")
 
     assert under_load(mutual, replace) == []
-    with mutual.client("api") as client:
-        assert [each["trouble"] for each in client.get("/api/certificates").json()] == [""] * 3
+    assert set(troubles(mutual).values()) == {""}
 
 
 def test_a_certificate_that_does_not_fit_or_has_run_out_is_kept_out(mutual: TlsStack) -> None:
@@ -157,19 +162,20 @@ def test_a_certificate_that_does_not_fit_or_has_run_out_is_kept_out(mutual: TlsS
             else:
                 mutual.authority.issue("other")
                 mutual.authority.put(f"{name}-key.pem", (mutual.authority.directory / "other-key.pem").read_bytes())
-        until(lambda: "certificate (api): the one before stays" in homing("status", "-c", str(mutual.file)).stdout)
+        until(lambda: troubles(mutual)["api"] != "", what="what the API has against its own")
         until(lambda: mutual.stat(failed) > rejected, what="Envoy's refusal")
 
     assert under_load(mutual, spoil) == []
     assert {name: shown(mutual, name) for name in LISTENERS} == before
+    certs = mutual.authority.directory
+    assert troubles(mutual) == {
+        "api": f"{certs}/api.pem: certificate has expired",
+        "xds": f"{certs}/xds.pem, {certs}/xds-key.pem: the key does not fit the certificate",
+        "client": "",
+        "engine p": "",
+    }
+    assert "certificate (api): the one before stays" in homing("status", "-c", str(mutual.file)).stdout
     with mutual.client("api") as client:
-        trouble = {each["use"]: each["trouble"] for each in client.get("/api/certificates").json()}
-        certs = mutual.authority.directory
-        assert trouble == {
-            "api": f"{certs}/api.pem: certificate has expired",
-            "xds": f"{certs}/xds.pem, {certs}/xds-key.pem: the key does not fit the certificate",
-            "client": "",
-        }
         metrics = client.get("/metrics").text
     assert 'homing_certificate_good{use="api"} 0.0' in metrics
     assert 'homing_certificate_good{use="client"} 1.0' in metrics
@@ -177,7 +183,49 @@ def test_a_certificate_that_does_not_fit_or_has_run_out_is_kept_out(mutual: TlsS
     assert "homing_certificate_expires_timestamp_seconds" in metrics
     for name in LISTENERS:
         mutual.authority.issue(name)
-    until(lambda: "certificate" not in homing("status", "-c", str(mutual.file)).stdout)
+    until(lambda: not any(troubles(mutual).values()), what="good certificates to be taken")
+
+
+def test_engines_speak_tls_by_address_and_by_name(mutual: TlsStack) -> None:
+    """To Envoy, to probes and proofs of control, and to pickers that ask for counters."""
+    until(lambda: mutual.stat("cluster.p.membership_healthy") == 2, what="healthy replicas in Envoy")
+    with mutual.client("api") as client:
+        (pool,) = client.get("/api/fleet").json()["pools"]
+        assert [(r["tls"], r["healthy"], r["trouble"]) for r in pool["replicas"]] == [
+            ("127.0.0.1", True, ""),
+            ("localhost", True, ""),
+        ]
+        until(lambda: client.get("/api/fleet").json()["pools"][0]["replicas"][1]["epoch"] > 0, what="its start time")
+    assert {mutual.chat().headers["x-homing-replica"] for _ in range(20)} == {"r0", "r1"}
+    assert homing("check", "-c", str(mutual.file), "--engine").returncode == 0
+
+
+def test_an_engine_of_another_authority_is_said_and_gets_nothing(mutual: TlsStack, tmp_path: Path) -> None:
+    others, certs = Authority(tmp_path), mutual.engines.directory
+    others.issue("r0", "127.0.0.1")
+    before = {name: (certs / name).read_bytes() for name in ("r0.pem", "r0-key.pem")}
+    mutual.processes.kill("r0")
+    for name in before:
+        mutual.engines.put(name, (tmp_path / name).read_bytes())
+    mutual.start_replica("r0")
+    why = "its certificate is not taken: unable to get local issuer certificate"
+    until(lambda: f"unhealthy: {why}" in homing("status", "-c", str(mutual.file)).stdout, 60, what="the reason")
+    until(lambda: mutual.stat("cluster.p.membership_healthy") == 1, what="Envoy to see it too")
+    assert {mutual.chat().headers["x-homing-replica"] for _ in range(6)} == {"r1"}
+    for name, content in before.items():
+        mutual.engines.put(name, content)
+    mutual.processes.kill("r0")
+    mutual.start_replica("r0")
+    until(lambda: mutual.stat("cluster.p.membership_healthy") == 2, 60, what="the replica to be back")
+
+
+def test_check_says_which_certificate_it_does_not_take(mutual: TlsStack, tmp_path: Path) -> None:
+    Authority(tmp_path)
+    file = mutual.processes.directory / "wrong.yaml"
+    file.write_text(mutual.file.read_text().replace("file:engines/ca.pem", f"file:{tmp_path}/ca.pem"))
+    checked = homing("check", "-c", str(file), "--engine")
+    assert checked.returncode == 1
+    assert "its certificate is not taken: unable to get local issuer certificate" in checked.stdout
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ import os
 import ssl
 import subprocess
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import httpx
@@ -26,6 +26,8 @@ LISTENERS = ("listen", "api", "xds", "picker", "picker_http")
 class TlsStack:
     processes: Processes
     authority: Authority
+    engines: Authority
+    """Of the engines."""
     pool: SimulatedPool
     ports: Mapping[str, int]
     replica_ports: Mapping[str, int]
@@ -52,8 +54,14 @@ class TlsStack:
         self.file.write_text(json.dumps(settings))
 
     def pool_in_file(self) -> dict[str, object]:
-        replicas = [{"id": name, "address": f"127.0.0.1:{port}"} for name, port in self.replica_ports.items()]
-        return {"served_name": MODEL, "replicas": replicas, **self.pool.settings}
+        """With certificates everywhere, engines have them too, of an authority of their own: one is known by its
+        address, the other by its name."""
+        hosts = ("https://127.0.0.1", "https://localhost") if self.asks else ("127.0.0.1", "127.0.0.1")
+        ports = self.replica_ports.items()
+        replicas = [{"id": n, "address": f"{host}:{port}"} for host, (n, port) in zip(hosts, ports, strict=True)]
+        shown = {"cert": "file:certs/client.pem", "key": "file:certs/client-key.pem"}
+        engine = {"ca": "file:engines/ca.pem", **shown} if self.asks else {}
+        return {"served_name": MODEL, "replicas": replicas, "engine": engine}
 
     def picker(self) -> str:
         return f"127.0.0.1:{self.ports['picker']}"
@@ -68,10 +76,12 @@ class TlsStack:
         os.environ["HOMING_TEST_ADMIN"] = ADMIN_TOKEN
         for name in (*LISTENERS, "client"):
             self.authority.issue(name)
+        self.engines.issue("r0", "127.0.0.1")
+        self.engines.issue("r1", "localhost")
         self.authority.put("fleet-token", f"{FLEET_TOKEN}\n".encode())
         self.write_file()
-        for name, port in self.replica_ports.items():
-            start_sim(self.processes, self.pool, name, port)
+        for name in self.replica_ports:
+            self.start_replica(name)
         self.start_control()
         http = f"127.0.0.1:{self.ports['picker_http']}"
         control = ("--control", f"https://127.0.0.1:{self.ports['api']}")
@@ -83,6 +93,15 @@ class TlsStack:
         (directory / "envoy.yaml").write_bytes(subprocess.run(argv, check=True, capture_output=True).stdout)
         self.start_envoy()
         until(self.serves, 60, what="the first answer")
+
+    def start_replica(self, name: str) -> None:
+        pool = self.pool
+        if self.asks:
+            engines = self.engines.directory
+            tls = ("--ssl-certfile", engines / f"{name}.pem", "--ssl-keyfile", engines / f"{name}-key.pem")
+            asked = ("--ssl-ca-certs", self.authority.directory / "ca.pem")
+            pool = replace(pool, sim_flags=(*pool.sim_flags, *map(str, (*tls, *asked))))
+        start_sim(self.processes, pool, name, self.replica_ports[name])
 
     def start_control(self) -> None:
         directory = self.processes.directory
@@ -131,7 +150,8 @@ def tls_stack(directory: Path, pool: SimulatedPool, *, asks: bool = True) -> Ite
     ports = dict(zip((*LISTENERS, "admin"), found, strict=False))
     processes = Processes(directory)
     authority = Authority(directory / "certs")
-    stack = TlsStack(processes, authority, pool, ports, dict(zip(names, found[6:], strict=True)), asks)
+    engines = Authority(directory / "engines")
+    stack = TlsStack(processes, authority, engines, pool, ports, dict(zip(names, found[6:], strict=True)), asks)
     try:
         stack.start()
         yield stack
