@@ -28,6 +28,7 @@ def calm(source: Path, directory: Path) -> str:
     for pool in settings["pools"].values():
         pool["placement"] = {"leave_tokens": 1_000_000, "hash_preference_tokens": 1_000_000_000}
     settings["health"] = {"timeout_s": 10}
+    settings["expose_decisions"] = True  # who served
     file.write_text(yaml.safe_dump(settings))
     for readable in (*copied.iterdir(), copied, directory, directory.parent):
         readable.chmod(0o755)
@@ -59,7 +60,7 @@ class Load:
 
         given = await asyncio.gather(*map(turn, self.sessions))
         self.failed += [a for a in given if a.status != 200 or not a.complete]
-        return {s: a.headers.get("x-homing-replica", "") for s, a in zip(self.sessions, given, strict=True)}
+        return {s: a.headers.get("x-homing-replica", "nobody") for s, a in zip(self.sessions, given, strict=True)}
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
