@@ -26,13 +26,18 @@ def calm(source: Path, directory: Path) -> str:
     file = copied / "homing.yaml"
     settings = yaml.safe_load(file.read_text())
     for pool in settings["pools"].values():
-        pool["placement"] = {"leave_tokens": 1_000_000, "hash_preference_tokens": 1_000_000_000}
+        pool["placement"] = {"leave_tokens": 1_000_000, "hash_preference_tokens": 1_000_000_000, "slow_start_s": 0}
     settings["health"] = {"timeout_s": 10}
     settings["expose_decisions"] = True  # who served
     file.write_text(yaml.safe_dump(settings))
     for readable in (*copied.iterdir(), copied, directory, directory.parent):
         readable.chmod(0o755)
     return str(copied)
+
+
+def names(count: int) -> list[str]:
+    """Sessions that were not there before."""
+    return [f"s{i}-{uuid4().hex[:8]}" for i in range(count)]
 
 
 @dataclass
@@ -42,7 +47,7 @@ class Load:
 
     places: Sequence[Place]
     model: str
-    sessions: Sequence[str] = field(default_factory=lambda: [f"s{i}-{uuid4().hex[:8]}" for i in range(16)])
+    sessions: Sequence[str] = field(default_factory=lambda: names(16))
     failed: list[Answer] = field(default_factory=list)
 
     async def turns(self) -> dict[str, str]:
