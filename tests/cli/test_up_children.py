@@ -73,7 +73,7 @@ async def test_processes_and_their_arguments(tmp_path: Path) -> None:
     run = str(tmp_path)
     assert await arguments(started["big/near"]) == (
         *PYTHON,
-        *("sim", "--listen", "127.0.0.1:9000", "--id", "near", "--model", "Big-72B"),
+        *("sim", "--listen", "127.0.0.1:9000", "--id", "near", "--model", "Big-72B", "--preset", "h100-llama-8b"),
     )
     assert await arguments(started["control"]) == (
         *PYTHON,
