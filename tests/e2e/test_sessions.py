@@ -27,7 +27,7 @@ def test_a_session_is_shown_and_ended(up: Up) -> None:
     assert (shown["pool"], shown["replica"], shown["pinned"]) == ("p", replica, False)
     listed = json.loads(up.homing("sessions", "--json"))
     assert shown["session"] in {each["session"] for each in listed["sessions"]}
-    assert "c1" not in json.dumps(listed)
+    assert "c1/a1" not in json.dumps(listed)
     assert up.homing("sessions", "c1/a1", "--close").splitlines()[-1] == "closed"
     argv = (*HOMING, "sessions", "-c", str(up.file), "c1/a1")
     ended = subprocess.run(argv, capture_output=True, text=True, timeout=60)
