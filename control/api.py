@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from fastapi import APIRouter, FastAPI, Query, Request, Response
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry
 
@@ -114,6 +115,12 @@ def create_app(parts: Parts) -> FastAPI:
     async def not_kept(_: Request, error: StateError) -> Response:
         """What cannot survive a restart is not done."""
         return JSONResponse({"detail": str(error)}, 503)
+
+    @app.exception_handler(RequestValidationError)
+    async def not_taken(_: Request, error: RequestValidationError) -> Response:
+        """Without what was sent: not everything that JSON's readers take can be written again (1e400)."""
+        detail = [{part: each[part] for part in ("type", "loc", "msg")} for each in error.errors()]
+        return JSONResponse({"detail": detail}, 422)
 
     return app
 

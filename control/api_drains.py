@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Iterable, Sequence
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, HTTPException, Query
@@ -88,13 +90,14 @@ class AuditView(BaseModel):
 def routes(membership: Membership, drains: Drains, audit: Audit) -> APIRouter:
     router = APIRouter(prefix="/api")
 
-    def found(pool: str, replica: str) -> Place:
-        """By id, or by the address that it has where the id is not known."""
+    def found(pool: str, replica: str) -> tuple[Place, ...]:
+        """By id, or by the address that it has where the id is not known: all data-parallel ranks of it."""
         written = membership.written.pool(pool)
         if written is not None:
-            by_address = (r for r in written.replicas if r.address == replica)
-            if (known := written.replica(replica) or next(by_address, None)) is not None:
-                return pool, known.id
+            if written.replica(replica) is not None:
+                return ((pool, replica),)
+            if ranks := tuple((pool, r.id) for r in written.replicas if replica in (r.host, r.address)):
+                return ranks
         raise HTTPException(404, f"there is no replica {replica!r} in a pool {pool!r}")
 
     def shown(drain: Drain) -> DrainView:
@@ -106,21 +109,26 @@ def routes(membership: Membership, drains: Drains, audit: Audit) -> APIRouter:
     async def drain(
         pool: str, replica: str, who: Who, deadline_s: Deadline = DEFAULT_DEADLINE_S, wait_s: Wait = 0
     ) -> DrainView:
-        """Takes no new sessions from now on; leaves when none is left there, or at the deadline."""
-        place = found(pool, replica)
-        await audit.write(who, "drain", "/".join(place), f"deadline_s={deadline_s:g}")
+        """Takes no new sessions from now on; leaves when none is left there, or at the deadline. The name or the
+        address of several data-parallel ranks drains all of them, and is answered for all together."""
+        ranks = found(pool, replica)
+        for place in ranks:
+            await audit.write(who, "drain", "/".join(place), f"deadline_s={deadline_s:g}")
         try:
-            begun = await drains.drain(place, deadline_s)
+            begun = [await drains.drain(place, deadline_s) for place in ranks]
         except TooManyDrainsError:
             raise HTTPException(409, "too many replicas are drained: take some back") from None
-        return shown(await drains.wait(place, wait_s) or begun)
+        waited = await asyncio.gather(*(drains.wait(place, wait_s) for place in ranks))
+        views = [shown(now or before) for now, before in zip(waited, begun, strict=True)]
+        return views[0] if len(views) == 1 else _together(replica, views)
 
     @router.post("/pools/{pool}/replicas/{replica}/undrain")
     async def undrain(pool: str, replica: str, who: Who) -> Undrained:
         """Takes new sessions again; a replica that had left comes back once its probes succeed."""
-        place = found(pool, replica)
-        await audit.write(who, "undrain", "/".join(place))
-        return Undrained(was_draining=await drains.undrain(place))
+        ranks = found(pool, replica)
+        for place in ranks:
+            await audit.write(who, "undrain", "/".join(place))
+        return Undrained(was_draining=any([await drains.undrain(place) for place in ranks]))
 
     @router.get("/drains")
     async def all_drains() -> DrainsView:
@@ -134,3 +142,28 @@ def routes(membership: Membership, drains: Drains, audit: Audit) -> APIRouter:
         return AuditView(entries=tuple(entries))
 
     return router
+
+
+def _together(name: str, ranks: Sequence[DrainView]) -> DrainView:
+    """All data-parallel ranks of an address as one: it has left when the last of them has."""
+    ended = [rank.ended_s for rank in ranks if rank.ended_s is not None]
+    left = len(ended) == len(ranks)
+    return DrainView(
+        pool=ranks[0].pool,
+        replica=name,
+        state="left" if left else "draining",
+        since_s=min(rank.since_s for rank in ranks),
+        deadline_s=max(rank.deadline_s for rank in ranks),
+        sessions=None if left else _sum(rank.sessions for rank in ranks if rank.state != "left"),
+        streams=None if left else _sum(rank.streams for rank in ranks if rank.state != "left"),
+        ended_s=max(ended) if left else None,
+        why=None if not left else "deadline" if any(rank.why == "deadline" for rank in ranks) else "idle",
+        moved=_sum(rank.moved for rank in ranks) if left else None,
+        rank=None,
+    )
+
+
+def _sum(counts: Iterable[int | None]) -> int | None:
+    """None when one is not known."""
+    known = list(counts)
+    return None if None in known else sum(count for count in known if count is not None)

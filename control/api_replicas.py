@@ -12,15 +12,15 @@ from homing.control.discovery.sources import Sources
 from homing.control.guard import writer
 from homing.control.membership import Membership
 from homing.control.registrations import Registration, Registrations, TooManyError
-from homing.core.config import Address
+from homing.core.config.address import EngineAddress
 from homing.core.config.discovery import MAX_RANKS
-from homing.core.config.kinds import Endpoint, Integer
+from homing.core.config.kinds import Engine, Integer
 from homing.core.config.models import REPLICA_ID
 
 Who = Annotated[str, Depends(writer)]
 AddressText = Annotated[
-    Address,
-    PlainValidator(Endpoint(), json_schema_input_type=str),
+    EngineAddress,
+    PlainValidator(Engine(), json_schema_input_type=str),
     PlainSerializer(str, return_type=str),
 ]
 
@@ -96,7 +96,15 @@ def routes(membership: Membership, registrations: Registrations, sources: Source
             REPLICA_ID(replica)
         except ValueError:
             raise HTTPException(422, f"an id is {REPLICA_ID.allowed}") from None
-        registration = Registration(pool, replica, str(wanted.address), wanted.weight, wanted.ttl_s, wanted.dp_size)
+        registration = Registration(
+            pool,
+            replica,
+            str(wanted.address),
+            wanted.weight,
+            wanted.ttl_s,
+            wanted.dp_size,
+            secure=wanted.address.secure,
+        )
         if registrations.get((pool, replica)) != registration:  # a heartbeat is no write
             await audit.write(who, "register", f"{pool}/{replica}", f"{wanted.address} weight={wanted.weight}")
         try:

@@ -13,6 +13,7 @@ import msgspec
 import yaml
 
 from homing.core.config import Address
+from homing.core.config.address import HTTPS, EngineAddress
 from homing.core.config.models import POOL_ID
 
 TIMEOUT_S = 5.0
@@ -26,17 +27,18 @@ class InitError(Exception):
 class Engine:
     """One that answers: where, and what it serves."""
 
-    address: Address
+    address: EngineAddress
     model: str
 
 
 @dataclass(frozen=True, slots=True)
 class FoundPool:
-    """`served_name` is empty where it is not known."""
+    """`served_name` is empty where it is not known. `ca`: a file with the authorities of its engines' certificates."""
 
     id: str
     served_name: str
-    replicas: tuple[Address, ...]
+    replicas: tuple[EngineAddress, ...]
+    ca: str = ""
 
 
 class _Model(msgspec.Struct):
@@ -51,11 +53,12 @@ class _Models(msgspec.Struct):
 def ask_engine(client: httpx.Client, url: str) -> Engine:
     """What the engine at `url` serves. Raises InitError."""
     parts = urlsplit(url if "//" in url else f"//{url}", scheme="http")
-    if parts.scheme != "http":
-        raise InitError(f"{url}: engines are spoken to in plain HTTP")
+    if parts.scheme not in ("http", "https"):
+        raise InitError(f"{url}: engines are spoken to by http:// or https://")
     try:
-        address = Address.parse(parts.netloc if parts.port else f"{parts.netloc}:8000")
-        response = client.get(f"http://{address}/v1/models", timeout=TIMEOUT_S)
+        at = Address.parse(parts.netloc if parts.port else f"{parts.netloc}:8000")
+        address = EngineAddress(at.host, at.port, secure=parts.scheme == "https")
+        response = client.get(f"{parts.scheme}://{address}/v1/models", timeout=TIMEOUT_S)
         response.raise_for_status()
         models = msgspec.json.decode(response.content, type=_Models).data
     except (ValueError, httpx.HTTPError) as error:  # msgspec's errors are ValueErrors
@@ -66,13 +69,16 @@ def ask_engine(client: httpx.Client, url: str) -> Engine:
     return Engine(address, own[0])
 
 
-def pools_of(engines: Sequence[Engine]) -> tuple[FoundPool, ...]:
+def pools_of(engines: Sequence[Engine], ca: str = "") -> tuple[FoundPool, ...]:
     """Engines that serve the same model are a pool."""
-    by_model: dict[str, list[Address]] = {}
+    by_model: dict[str, list[EngineAddress]] = {}
     for engine in engines:
         by_model.setdefault(engine.model, []).append(engine.address)
     taken: set[str] = set()
-    return tuple(FoundPool(_pool_id(model, taken), model, tuple(found)) for model, found in by_model.items())
+    return tuple(
+        FoundPool(_pool_id(model, taken), model, tuple(found), ca if any(at.secure for at in found) else "")
+        for model, found in by_model.items()
+    )
 
 
 def pools_of_envoy(text: str) -> tuple[FoundPool, ...]:
@@ -98,10 +104,13 @@ def file_text(pools: Iterable[FoundPool], source: str) -> str:
             lines.append(f"    served_name: {json.dumps(pool.served_name)}")
         else:
             lines.append("    # served_name: what vLLM calls the model, if it is not the name above")
+        if pool.ca:
+            lines.append(f"    engine: {{ca: {json.dumps(f'file:{pool.ca}')}}}")
         lines.append("    replicas:")
         for address in pool.replicas:
+            written = f"{HTTPS if address.secure else ''}{address}"
             replica_id = f"{address.host}:{address.port}".lstrip(":")
-            lines.append(f"      - {{id: {json.dumps(replica_id)}, address: {json.dumps(str(address))}}}")
+            lines.append(f"      - {{id: {json.dumps(replica_id)}, address: {json.dumps(written)}}}")
     lines.append("# The ids make the hash: give them names that outlive the addresses before the first session.")
     return "\n".join(lines) + "\n"
 
@@ -154,12 +163,12 @@ class _Cluster(msgspec.Struct):
     name: str
     load_assignment: _Assignment | None = None
 
-    def addresses(self) -> Iterable[Address]:
+    def addresses(self) -> Iterable[EngineAddress]:
         for locality in self.load_assignment.endpoints if self.load_assignment else ():
             for each in locality.lb_endpoints:
                 at = each.endpoint.address.socket_address if each.endpoint and each.endpoint.address else None
                 if at is not None and at.port_value is not None:
-                    yield Address(at.address, at.port_value)
+                    yield EngineAddress(at.address, at.port_value)
 
 
 class _Static(msgspec.Struct):

@@ -16,6 +16,7 @@ from typing import Protocol
 from homing.control.latest import Latest
 from homing.control.leadership.standing import Role
 from homing.control.membership import Membership
+from homing.core.config import Address
 from homing.core.fleet import Replica, State, ranked
 from homing.core.placement.load import Place
 
@@ -29,7 +30,7 @@ MAX_REGISTRATIONS = 10_000
 @dataclass(frozen=True, slots=True)
 class Registration:
     """One engine as it registered itself. `ttl_s`: it says so again within that time; None: once is enough. `dp_size`:
-    its data-parallel ranks, each of which is a replica."""
+    its data-parallel ranks, each of which is a replica. `secure`: it speaks TLS."""
 
     pool: str
     replica: str
@@ -37,6 +38,11 @@ class Registration:
     weight: int
     ttl_s: float | None
     dp_size: int = 1
+    secure: bool = False
+
+    def __post_init__(self) -> None:
+        """Raises ValueError: what a damaged store says is not to reach the fleet."""
+        Address.parse(self.address)
 
     @property
     def place(self) -> Place:
@@ -46,7 +52,10 @@ class Registration:
     def replicas(self) -> tuple[Replica, ...]:
         ranks = range(self.dp_size) if self.dp_size > 1 else (None,)
         named = ((ranked(self.replica, rank), rank) for rank in ranks)
-        return tuple(Replica(name, self.address, self.weight, State.JOINING, False, rank=rank) for name, rank in named)
+        tls = Address.parse(self.address).host if self.secure else ""
+        return tuple(
+            Replica(name, self.address, self.weight, State.JOINING, False, rank=rank, tls=tls) for name, rank in named
+        )
 
 
 class TooManyError(Exception):

@@ -75,6 +75,8 @@ class Reloader:
             self.rejected += 1
             log.error("the file is refused, the last good one stays: %s", _one_line(e))
             return
+        if not self.good and config == self.config:
+            log.info("%s: good again, and as it was", self._path)
         self.good = True
         if config != self.config:
             self.config = config

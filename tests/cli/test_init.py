@@ -3,11 +3,13 @@
 import itertools
 import json
 import re
+import ssl
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
+from authority import Authority
 from click.testing import CliRunner
 
 from homing.cli.main import main
@@ -21,7 +23,7 @@ def engine():
     """Starts engines of a few lines; gives their URLs."""
     servers = []
 
-    def start(*models):
+    def start(*models, certificate=None):
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self):
                 self.send_response(200 if self.path == "/v1/models" else 404)
@@ -32,10 +34,14 @@ def engine():
                 pass
 
         server = HTTPServer(("127.0.0.1", 0), Handler)
+        if certificate is not None:
+            context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+            context.load_cert_chain(certificate, certificate.with_name("engine-key.pem"))
+            server.socket = context.wrap_socket(server.socket, server_side=True)
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         servers.append((server, thread))
-        return f"http://127.0.0.1:{server.server_port}"
+        return f"{'http' if certificate is None else 'https'}://127.0.0.1:{server.server_port}"
 
     yield start
     for server, thread in servers:
@@ -65,6 +71,19 @@ def test_engines_that_serve_the_same_model_are_a_pool(init, engine, tmp_path):
     }
 
 
+def test_engines_over_tls_are_asked_so_and_written_so(init, engine, tmp_path):
+    Authority(tmp_path / "certs").issue("engine")
+    secure = engine({"id": "m"}, certificate=tmp_path / "certs" / "engine.pem")
+    refused = init("--from-engine", secure)
+    assert (refused.exit_code, "certificate verify failed" in refused.output) == (1, True)
+    result = init("--from-engine", secure, "--from-engine", engine({"id": "m"}), "--ca", "certs/ca.pem")
+    assert result.exit_code == 0, result.output
+    (pool,) = parse((tmp_path / "homing.yaml").read_text(), "f").pools
+    assert str(pool.replicas[0].address) == secure.removeprefix("https://")
+    assert [r.address.secure for r in pool.replicas] == [True, False]
+    assert f'ca: "file:{tmp_path / "certs" / "ca.pem"}"' in (tmp_path / "homing.yaml").read_text()
+
+
 @pytest.mark.parametrize("name", ["plain.yaml", "strict_dns.yaml"])
 def test_clusters_of_an_envoy_are_pools(init, tmp_path, name):
     # templates: ports and paths are put in there
@@ -89,7 +108,7 @@ def test_what_cannot_be_had_is_one_line(init, engine, tmp_path):
     assert init().exit_code == 2
     for url, why in (
         ("http://127.0.0.1:1", "http://127.0.0.1:1: "),
-        ("https://127.0.0.1:1", "plain HTTP"),
+        ("ftp://127.0.0.1:1", "http:// or https://"),
         (engine(), "serves no model"),
     ):
         result = init("--from-engine", url)

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from homing.control.census import Left
+from homing.core.config import parse
 from homing.core.fleet import State
 
 DRAIN = "/api/pools/p/replicas/r0/drain"
@@ -48,6 +49,26 @@ async def test_who_waits_is_answered_when_it_has_left(service, client):
 async def test_a_replica_may_be_named_by_its_address(service, client):
     answer = await client.post("/api/pools/p/replicas/10.0.0.1:80/drain")
     assert (answer.status_code, answer.json()["replica"]) == (200, "r0")
+
+
+@pytest.mark.parametrize("name", ["10.0.0.9:80", "g"])
+async def test_an_address_with_several_ranks_drains_as_a_whole(service, client, until, homing_yaml, name):
+    ranks = "    - {id: g, address: 10.0.0.9:80, dp_size: 2}\n"
+    text = homing_yaml("10.0.0.1:80").replace("health:", f"{ranks}health:")
+    service.watch.membership.configure(parse(text, "homing.yaml"))
+    service.left = {("p", "g-0"): Left(0, 0, certain=True), ("p", "g-1"): Left(3, 1, certain=True)}
+    path = f"/api/pools/p/replicas/{name}/drain"
+    begun = (await client.post(path, params={"deadline_s": 60})).json()
+    assert (begun["replica"], begun["state"], begun["rank"], begun["deadline_s"]) == (name, "draining", None, 1060.0)
+    await until(lambda: service.drains.get(("p", "g-0")).ended_s)
+    half = (await client.post(path, params={"deadline_s": 60})).json()
+    assert (half["state"], half["sessions"], half["streams"], half["ended_s"]) == ("draining", 3, 1, None)
+    service.left = {("p", "g-1"): Left(0, 0, certain=True)}
+    ended = (await client.post(path, params={"deadline_s": 60, "wait_s": 30})).json()
+    assert (ended["state"], ended["why"], ended["moved"], ended["ended_s"]) == ("left", "idle", 0, 1000.0)
+    undrain = path.replace("/drain", "/undrain")
+    assert (await client.post(undrain)).json() == {"was_draining": True}
+    assert (await client.get("/api/drains")).json() == {"drains": []}
 
 
 async def test_a_drain_is_taken_back(service, client):

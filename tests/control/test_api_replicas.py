@@ -27,6 +27,17 @@ async def test_a_replica_registers_repeats_itself_and_leaves(service, client):
     assert [(e["what"], e["details"]) for e in entries] == [("deregister", ""), ("register", "10.0.0.9:80 weight=1")]
 
 
+async def test_an_engine_that_speaks_tls_says_so_by_its_address(service, client):
+    body = {"address": "https://gpu-x.internal:8443", "dp_size": 2}
+    assert (await client.put(X, json=body)).json() == {"created": True, "believed": "api"}
+    assert (await client.put(X, json=body)).json() == {"created": False, "believed": "api"}
+    replicas = service.watch.membership.view.fleet.pools[0].replicas[2:]
+    assert [(r.id, r.address, r.tls) for r in replicas] == [
+        ("x-0", "gpu-x.internal:8443", "gpu-x.internal"),
+        ("x-1", "gpu-x.internal:8443", "gpu-x.internal"),
+    ]
+
+
 async def test_the_file_wins_and_the_difference_is_shown(client):
     answer = await client.put("/api/pools/p/replicas/r0", json={"address": "10.0.0.9:80"})
     assert answer.json() == {"created": True, "believed": "file"}
@@ -56,6 +67,14 @@ async def test_the_file_wins_and_the_difference_is_shown(client):
 )
 async def test_what_is_no_registration_is_refused(client, path, body, status):
     assert (await client.put(path, json=body)).status_code == status
+
+
+async def test_numbers_beyond_all_bounds_are_refused_in_words(client):
+    answer = await client.put(
+        X, content='{"address": "10.0.0.9:80", "weight": 1e400}', headers={"content-type": "application/json"}
+    )
+    (error,) = answer.json()["detail"]
+    assert (answer.status_code, error["loc"]) == (422, ["body", "weight"])
 
 
 async def test_a_pool_whose_file_does_not_allow_it_takes_none(service, client, homing_yaml):

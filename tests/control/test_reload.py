@@ -63,7 +63,8 @@ async def test_a_bad_file_keeps_the_last_good_one_and_says_so_once(file, follow,
     assert reloader.good
 
 
-async def test_a_file_that_vanishes_and_comes_back_equal_changes_nothing(file, follow, until):
+async def test_a_file_that_vanishes_and_comes_back_equal_changes_nothing(file, follow, until, caplog):
+    caplog.set_level("INFO")
     reloader, applied = follow()
     text = file.read_text()
     await until(lambda: reloader._read is not None)
@@ -72,6 +73,7 @@ async def test_a_file_that_vanishes_and_comes_back_equal_changes_nothing(file, f
     file.write_text(text)
     await until(lambda: reloader.good)
     assert applied == []
+    assert caplog.records[-1].getMessage().endswith(": good again, and as it was")
 
 
 def test_a_missing_file_is_a_problem_of_the_file(tmp_path):

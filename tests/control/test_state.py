@@ -1,3 +1,4 @@
+import dataclasses
 import sqlite3
 
 import pytest
@@ -5,6 +6,7 @@ import pytest
 from homing.control.audit import MAX_ENTRIES, Entry
 from homing.control.drains import Drain
 from homing.control.policies import MAX_KEPT
+from homing.control.registrations import Registration
 from homing.control.state import FILE, StateError, open_state
 from homing.core.policy import Policy, PoolPolicy
 
@@ -105,6 +107,20 @@ async def test_a_record_that_is_none_does_not_cost_the_others(tmp_path):
     connection.close()
     saved = await read(tmp_path)
     assert saved.drains == (DRAINS[0], DRAINS[2])
+    assert saved.aside is not None
+
+
+async def test_a_registration_without_an_address_does_not_reach_the_fleet(tmp_path):
+    state, _ = open_state(tmp_path)
+    good = Registration("p", "good", "10.0.0.9:80", 1, None)
+    for replica in ("good", "odd"):
+        await state.put_registration(dataclasses.replace(good, replica=replica))
+    await state.close()
+    with sqlite3.connect(tmp_path / FILE) as connection:
+        connection.execute("UPDATE registrations SET record = replace(record, ':80', '') WHERE replica = 'odd'")
+    connection.close()
+    saved = await read(tmp_path)
+    assert saved.registrations == (good,)
     assert saved.aside is not None
 
 
