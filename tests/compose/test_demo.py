@@ -145,6 +145,18 @@ async def test_a_rolling_update_fails_no_request(demo: Project, load: Load) -> N
     assert set((await load.turns()).values()) <= set(fleet(demo))
 
 
+async def test_a_killed_network_is_made_anew_with_all_that_is_in_it(demo: Project, load: Load) -> None:
+    """As docs/containers.md has it, since Docker does not start the others after it."""
+    homes = await load.turns()
+    docker("kill", demo.container("gateway"))
+    assert (await ask(port(demo), request(chat_body(MODEL)), 5.0)).status == 0
+    services = ("gateway", "envoy", "control", "picker", "standby")
+    demo.compose("up", "-d", "--no-build", "--force-recreate", *services, timeout_s=240.0)
+    demo.until_healthy(*services)
+    assert await load.turns() == homes
+    assert load.failed == []
+
+
 def test_control_is_reached_from_the_gateway_only(demo: Project) -> None:
     (replica, *_) = demo.containers("replica")
     refused = "import socket; print(socket.socket().connect_ex(('gateway', 8600)) != 0)"

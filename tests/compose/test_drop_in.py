@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 from compose.engine import FILES, Project, docker, project
 from compose.load import Load, calm
+from e2e.client import ask, chat_body, request
 from e2e.stack import free_ports
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
@@ -43,6 +44,17 @@ async def test_killing_the_pickers_fails_no_request_and_moves_no_session(drop_in
         await asyncio.to_thread(docker, "start", drop_in.container("picker"), drop_in.container("standby"))
         await asyncio.to_thread(drop_in.until_healthy, "picker", "standby")
         assert await load.turns() == homes
+
+
+async def test_sessions_are_at_home_once_a_killed_envoy_is_back(drop_in: Project, load: Load) -> None:
+    homes = await load.turns()
+    docker("kill", drop_in.container("envoy"))
+    ((host, port),) = load.places
+    assert (await ask(port, request(chat_body(load.model)), 5.0, host=host)).status == 0
+    docker("start", drop_in.container("envoy"))
+    drop_in.until_healthy("envoy")
+    assert await load.turns() == homes
+    assert load.failed == []
 
 
 async def test_of_a_killed_replica_only_its_own_sessions_move(drop_in: Project, load: Load) -> None:

@@ -57,3 +57,9 @@ def test_ports_are_published_on_loopback_unless_told_otherwise(services: dict[st
     published = [port for service in services.values() for port in service.get("ports", ())]
     assert published
     assert [port for port in published if not str(port).startswith("127.0.0.1:")] == []
+
+
+def test_every_image_is_a_version(services: dict[str, dict[str, Any]]) -> None:
+    """But homing's own, which is built here."""
+    images = {service["image"] for service in services.values()} - {"homing"}
+    assert [image for image in images if "latest" in image or ":" not in image] == []

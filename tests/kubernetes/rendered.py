@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+import sysconfig
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -15,13 +16,15 @@ import yaml
 ROOT = Path(__file__).parents[2] / "kubernetes"
 FOLDERS = ("homing", "example", "vllm", "existing-envoy")
 """All that can be applied; the others are components of `example`."""
+KUBECTL = Path(sysconfig.get_path("scripts")) / "kubectl"
+"""Of the lock file, so that neither a machine's own nor its absence matters."""
 Tree = dict[str, Any]
 WORKLOADS = ("Deployment", "StatefulSet")
 
 
 @cache
 def rendered(folder: str) -> tuple[Tree, ...]:
-    argv = ("kubectl", "kustomize", str(ROOT / folder))
+    argv = (KUBECTL, "kustomize", str(ROOT / folder))
     done = subprocess.run(argv, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     return tuple(yaml.safe_load_all(done.stdout))

@@ -247,6 +247,15 @@ def test_an_engine_that_ends_asks_for_its_drain_and_has_the_time_for_it() -> Non
     assert pod_of(engine.workload)["terminationGracePeriodSeconds"] > int(found[1])
 
 
+def test_an_engine_is_started_as_vllm_documents_it_for_a_user_without_a_name() -> None:
+    engine = container("vllm", "qwen/vllm")
+    assert engine.tree["command"] == ["vllm", "serve"]
+    model, *options = engine.args
+    assert model == config("homing").pools[0].served_name
+    assert all(option.startswith("--") for option in options)
+    assert engine.env.keys() >= {"HOME", "USER"}  # torch looks up the user's name where USER is not set
+
+
 def test_versions_are_this_one_s_and_those_that_it_is_held_to() -> None:
     images = {each.tree["image"] for folder in ("example", "existing-envoy") for each in ours(folder)}
     assert images == {f"homing:{__version__}"}
