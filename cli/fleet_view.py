@@ -14,6 +14,7 @@ class Replica(msgspec.Struct):
     weight: int
     state: str
     healthy: bool
+    takes_new_sessions: bool = True
     failing: bool = False
     rank: int | None = None
     trouble: str = ""

@@ -51,6 +51,27 @@ class Certificate(msgspec.Struct):
     expires_s: float | None
 
 
+class Source(msgspec.Struct):
+    pool: str
+    kind: str
+    error: str
+    doubted: bool
+
+
+class Difference(msgspec.Struct):
+    pool: str
+    replica: str
+    believed: str
+    source: str
+    ours: str
+    theirs: str
+
+
+class Sources(msgspec.Struct):
+    sources: list[Source]
+    differences: list[Difference]
+
+
 class Status(msgspec.Struct):
     """What `--json` prints."""
 
@@ -60,6 +81,7 @@ class Status(msgspec.Struct):
     control: Control
     certificates: list[Certificate]
     policy: Policies
+    sources: Sources
 
 
 @click.command("status")
@@ -75,6 +97,7 @@ def command(config_path: str, api: ApiPlace, as_json: bool) -> None:
         asked.call("GET", "/api/control", Control),
         asked.call("GET", "/api/certificates", list[Certificate]),
         asked.call("GET", "/api/policy", Policies),
+        asked.call("GET", "/api/sources", Sources),
     )
     click.echo(msgspec.json.encode(status).decode() if as_json else described(status, time.time()))
 
@@ -82,7 +105,7 @@ def command(config_path: str, api: ApiPlace, as_json: bool) -> None:
 def described(status: Status, now_s: float) -> str:
     lines = ["BYPASS IS ON: traffic passes as if homing were not there"] if status.policy.now.bypass else []
     for pool in status.fleet.pools:
-        serving = sum(r.healthy and r.state == "ready" and not r.failing for r in pool.replicas)
+        serving = sum(_serves(r) for r in pool.replicas)
         lines.append(
             f"pool {pool.id} ({pool.served_name}): {serving} of {len(pool.replicas)} replicas take new sessions"
         )
@@ -91,11 +114,28 @@ def described(status: Status, now_s: float) -> str:
     lines += [f"Envoy {s.node} {s.envoy_version}: {s.answer}" for s in status.envoys] or ["no Envoy is connected"]
     if status.policy.now.pools:
         lines += in_words_of_policy(status.policy).splitlines()
+    lines += of_sources(status.sources)
     lines += of_control(status.control)
     lines += [line for certificate in status.certificates if (line := _warned(certificate, now_s))]
     if status.fleet.told != status.fleet.version:
         lines.append("a change is on its way: the pickers do not have it yet")
     return "\n".join(lines)
+
+
+def of_sources(found: Sources) -> list[str]:
+    """What is wrong with where replicas come from."""
+    lines = []
+    for source in found.sources:
+        if source.error:
+            lines.append(f"source {source.kind} of pool {source.pool}: its last good answer stays: {source.error}")
+        elif source.doubted:
+            lines.append(f"source {source.kind} of pool {source.pool} finds nobody suddenly: not believed yet")
+    for one in found.differences:
+        lines.append(
+            f"pool {one.pool}: {one.believed} has {one.replica} with {one.ours}, and is believed;"
+            f" {one.source} says {one.theirs}"
+        )
+    return lines
 
 
 def of_control(control: Control) -> list[str]:
@@ -121,9 +161,15 @@ def _warned(certificate: Certificate, now_s: float) -> str:
     return f"certificate ({certificate.use}): runs out in {in_words(left_s)}" if left_s < SOON_S else ""
 
 
+def _serves(replica: Replica) -> bool:
+    return replica.healthy and replica.state == "ready" and not replica.failing and replica.takes_new_sessions
+
+
 def _health(replica: Replica) -> str:
     if not replica.healthy:
         return f"unhealthy: {replica.trouble}" if replica.trouble else "unhealthy"
+    if replica.state == "ready" and not replica.failing and not replica.takes_new_sessions:
+        return "healthy, no new sessions: its share is 0"
     return "healthy, but fails requests: no new sessions" if replica.failing else "healthy"
 
 

@@ -50,7 +50,8 @@ def ask(url: str) -> Running:
             dump.raise_for_status()
             return read(info.content, dump.content)
     except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:  # msgspec's errors are ValueErrors
-        raise DriftError(f"{url}: {error}") from None
+        first, *_ = str(error).split("\n")  # httpx adds where to read about a status
+        raise DriftError(f"{url}: {first}") from None
 
 
 def read(info: bytes, dump: bytes) -> Running:

@@ -62,7 +62,8 @@ def ask_engine(client: httpx.Client, url: str) -> Engine:
         response.raise_for_status()
         models = msgspec.json.decode(response.content, type=_Models).data
     except (ValueError, httpx.HTTPError) as error:  # msgspec's errors are ValueErrors
-        raise InitError(f"{url}: {error}") from None
+        first, *_ = str(error).split("\n")  # httpx adds where to read about a status
+        raise InitError(f"{url}: {first}") from None
     own = [model.id for model in models if model.parent is None]
     if not own:
         raise InitError(f"{url}: serves no model")

@@ -134,6 +134,7 @@ async def run(config: Config, options: Options, resources: Resources) -> None:
     members = membership, drains, census, registrations, sources, audit
     told = ads, feed, registry(collector, CertificateCollector((tls, trust))), pickers, sessions
     tokens = TokenCheck(lambda: membership.view.config.tokens, options.file)
+    tokens.say_what_is_missing()
     access = Access(tokens, tls.asks_clients("api"), (tls, trust), trust)
     parts = Parts(*members, *told, waiting, watch.templates.progress, access, peer, policies)
     http = HttpServer(create_app(parts), tls=tls.server("api"))

@@ -26,6 +26,13 @@ class TokenCheck:
         self._tokens = tokens
         self._file = file
 
+    def say_what_is_missing(self) -> None:
+        """In the log, before somebody is refused for it."""
+        tokens = self._tokens()
+        for ref in (tokens.admin, tokens.fleet):
+            if ref is not None:
+                _expected(ref, self._file)
+
     @property
     def guards_writes(self) -> bool:
         return self._tokens().admin is not None
@@ -59,9 +66,13 @@ def shown_by_members(tokens: Tokens, file: Path) -> str | None:
 def _same(authorization: str, ref: SecretRef | None, file: Path) -> bool:
     if ref is None:
         return False
+    expected = _expected(ref, file)
+    return expected is not None and compare_digest(authorization.encode("utf-8", "surrogateescape"), expected.encode())
+
+
+def _expected(ref: SecretRef, file: Path) -> str | None:
     try:
-        expected = bearer(ref, file)
+        return bearer(ref, file)
     except SecretError as error:
         log.error("nobody can show this token: %s", error)
-        return False
-    return compare_digest(authorization.encode("utf-8", "surrogateescape"), expected.encode())
+        return None

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+import msgspec
+
 from homing.control.leadership.lease import Held, Lease, Member, Publication, Seen
 from homing.control.leadership.standing import Role, Standing
 from homing.control.membership import Membership
@@ -133,7 +135,7 @@ class Peer:
 
     async def _round(self, asked_s: float) -> None:
         seen = await self._lease.look(self._me())
-        self.members = seen.members
+        self.members = _as_they_are(seen)
         token = 0
         if seen.held is None:
             token = await self._lease.acquire(self.name)
@@ -193,3 +195,14 @@ class Peer:
         if self._file is None or self._file[0] is not config:
             self._file = config, config.fleet().version
         return Member(self.name, self._role, self._file[1], self._knowledge.serving())
+
+
+def _as_they_are(seen: Seen) -> tuple[Member, ...]:
+    """Who does not hold the lease does not lead, whatever it said last: it may be gone."""
+    holder = seen.held.owner if seen.held is not None else ""
+    return tuple(
+        msgspec.structs.replace(member, role=Role.FOLLOWING)
+        if member.role is Role.LEADING and member.name != holder
+        else member
+        for member in seen.members
+    )

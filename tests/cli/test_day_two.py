@@ -53,6 +53,7 @@ class FakeControl:
         self.certificates = [{"use": "api", "trouble": "", "expires_s": None}]
         none = {"version": 0, "at_s": 0.0, "who": "", "bypass": False, "pools": {}}
         self.policies = {"now": none, "differences": [], "earlier": []}
+        self.sources = {"sources": [], "differences": []}
         self.drains = []  # the answers of GET /api/drains, one after the other; the last one stays
         self.posted = []
         self.refusal = None
@@ -70,6 +71,8 @@ class FakeControl:
             return 200, self.policies
         if path == "/api/control":
             return 200, self.control
+        if path == "/api/sources":
+            return 200, self.sources
         if path == "/api/certificates":
             return 200, self.certificates
         return 200, self.fleet if path == "/api/fleet" else {"snapshot": "v", "streams": self.streams}
@@ -162,6 +165,30 @@ def test_status_speaks_of_certificates_that_need_somebody(control, homing):
     assert kept == "certificate (api): the one before stays: c.pem: certificate has expired"
     assert re.fullmatch(r"certificate \(xds\): runs out in 25h \d+m", soon), soon
     assert over == "certificate (client): has run out"
+
+
+def test_status_says_what_is_wrong_with_the_sources_of_replicas(control, homing):
+    control.fleet |= {"pools": []}
+    source = {"pool": "p", "kind": "dns", "replicas": 2, "answered": True, "error": "", "doubted": False}
+    control.sources = {
+        "sources": [source, source | {"error": "no route"}, source | {"kind": "file", "doubted": True}],
+        "differences": [
+            {"pool": "p", "replica": "a", "believed": "file", "source": "api", "ours": "weight 1", "theirs": "weight 2"}
+        ],
+    }
+    assert homing("status").output.splitlines()[1:] == [
+        "source dns of pool p: its last good answer stays: no route",
+        "source file of pool p finds nobody suddenly: not believed yet",
+        "pool p: file has a with weight 1, and is believed; api says weight 2",
+    ]
+
+
+def test_status_does_not_count_who_has_no_share_of_the_new_sessions(control, homing):
+    control.fleet["pools"][0]["replicas"][0] |= {"takes_new_sessions": False}
+    assert homing("status").output.splitlines()[:2] == [
+        "pool p (m): 1 of 2 replicas take new sessions",
+        "  a  10.0.0.1:80  ready  healthy, no new sessions: its share is 0",
+    ]
 
 
 def test_status_for_machines(control, homing):

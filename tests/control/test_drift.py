@@ -1,6 +1,9 @@
+import asyncio
 import json
 
-from homing.control.drift import Host, Running, drifts, read
+import pytest
+
+from homing.control.drift import DriftError, Host, Running, ask, drifts, read
 from homing.core.fleet import Fleet, Pool, Replica
 
 FLEET = Fleet((Pool("p", "m", replicas=(Replica("a", "10.0.0.1:80"), Replica("b", "10.0.0.2:80"))),))
@@ -59,3 +62,17 @@ def test_the_admin_interfaces_answers_are_read():
     dump = {"configs": [{"@type": "other"}, {"dynamic_endpoint_configs": [{"endpoint_config": assignment}]}]}
     running = read(json.dumps({"version": VERSION, "state": "LIVE"}).encode(), json.dumps(dump).encode())
     assert (running.version, running.hosts) == (VERSION, {"p": (A,)})
+
+
+async def test_what_is_no_admin_interface_is_said_in_one_line():
+    async def nothing(reader, writer):
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(nothing, "127.0.0.1", 0) as server:
+        host, port = server.sockets[0].getsockname()
+        with pytest.raises(DriftError) as caught:
+            await asyncio.to_thread(ask, f"http://{host}:{port}")
+    assert ("404 Not Found" in str(caught.value), str(caught.value).count("\n")) == (True, 0)

@@ -113,3 +113,12 @@ async def test_with_the_token_a_write_may_come_under_any_name(service, client, m
     assert (await client.post(path, headers=elsewhere)).status_code == 401
     shown = elsewhere | {"authorization": f"Bearer {ADMIN}"}
     assert (await client.post(path, headers=shown)).status_code == 200
+
+
+def test_tokens_that_cannot_be_read_are_said_before_somebody_is_refused(tmp_path, caplog):
+    (tmp_path / "good").write_text("a token of some length")
+    named = Tokens(admin=SecretRef("env", "HOMING_NO_SUCH_TOKEN"), fleet=SecretRef("file", "good"))
+    TokenCheck(lambda: named, tmp_path / "homing.yaml").say_what_is_missing()
+    (said,) = (record.getMessage() for record in caplog.records)
+    assert said.startswith("nobody can show this token: ")
+    assert "HOMING_NO_SUCH_TOKEN" in said

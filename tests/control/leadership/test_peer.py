@@ -100,6 +100,7 @@ async def test_when_the_leader_is_gone_the_other_takes_over_as_it_is(redis, two)
     assert b.membership.views.serial > serial  # but whoever probes is told that it is its turn
     assert b.membership.apply(HealthChanged("p", "a", False))
     await b.peer.step()
+    assert [(m.name, m.role) for m in b.peer.members] == [("a", Role.FOLLOWING), ("b", Role.LEADING)]
     await a.peer.step()
     assert (a.peer.role, a.healthy) == (Role.FOLLOWING, {"a": False, "b": True})
 
