@@ -132,7 +132,7 @@ def of_sources(found: Sources) -> list[str]:
             lines.append(f"source {source.kind} of pool {source.pool} finds nobody suddenly: not believed yet")
     for one in found.differences:
         lines.append(
-            f"pool {one.pool}: {one.believed} has {one.replica} with {one.ours}, and is believed;"
+            f"pool {one.pool}, replica {one.replica}: {one.believed} says {one.ours}, and is believed;"
             f" {one.source} says {one.theirs}"
         )
     return lines

@@ -179,7 +179,7 @@ def test_status_says_what_is_wrong_with_the_sources_of_replicas(control, homing)
     assert homing("status").output.splitlines()[1:] == [
         "source dns of pool p: its last good answer stays: no route",
         "source file of pool p finds nobody suddenly: not believed yet",
-        "pool p: file has a with weight 1, and is believed; api says weight 2",
+        "pool p, replica a: file says weight 1, and is believed; api says weight 2",
     ]
 
 
