@@ -54,6 +54,8 @@ class Certificate(msgspec.Struct):
 class Source(msgspec.Struct):
     pool: str
     kind: str
+    replicas: int
+    answered: bool
     error: str
     doubted: bool
 
@@ -130,6 +132,8 @@ def of_sources(found: Sources) -> list[str]:
             lines.append(f"source {source.kind} of pool {source.pool}: its last good answer stays: {source.error}")
         elif source.doubted:
             lines.append(f"source {source.kind} of pool {source.pool} finds nobody suddenly: not believed yet")
+        elif source.answered and not source.replicas:
+            lines.append(f"source {source.kind} of pool {source.pool} finds nobody")
     for one in found.differences:
         lines.append(
             f"pool {one.pool}, replica {one.replica}: {one.believed} says {one.ours}, and is believed;"

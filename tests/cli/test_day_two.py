@@ -171,7 +171,12 @@ def test_status_says_what_is_wrong_with_the_sources_of_replicas(control, homing)
     control.fleet |= {"pools": []}
     source = {"pool": "p", "kind": "dns", "replicas": 2, "answered": True, "error": "", "doubted": False}
     control.sources = {
-        "sources": [source, source | {"error": "no route"}, source | {"kind": "file", "doubted": True}],
+        "sources": [
+            source,
+            source | {"error": "no route"},
+            source | {"kind": "file", "doubted": True},
+            source | {"replicas": 0},
+        ],
         "differences": [
             {"pool": "p", "replica": "a", "believed": "file", "source": "api", "ours": "weight 1", "theirs": "weight 2"}
         ],
@@ -179,6 +184,7 @@ def test_status_says_what_is_wrong_with_the_sources_of_replicas(control, homing)
     assert homing("status").output.splitlines()[1:] == [
         "source dns of pool p: its last good answer stays: no route",
         "source file of pool p finds nobody suddenly: not believed yet",
+        "source dns of pool p finds nobody",
         "pool p, replica a: file says weight 1, and is believed; api says weight 2",
     ]
 
