@@ -40,13 +40,14 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """The store at one moment. `serial`: of what is kept there, empty where nothing is; `published`: the version of the
-    fleet that the holder of `held` has published, empty if it has not yet."""
+    """The store at one moment. `serial`: of what is kept there, empty where nothing is; `born`: another one once it was
+    emptied; `published`: the version of the fleet that the holder of `held` has published, empty if it has not yet."""
 
     held: Held | None
     serial: str
     published: str
     members: tuple[Member, ...]
+    born: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,14 +71,15 @@ class Lease:
         members = self._key("members")
         async with self._redis.pipeline(transaction=True) as pipeline:
             pipeline.hset(members, me.name, msgspec.json.encode(msgspec.structs.replace(me, at_s=now)))
-            for name in ("lease", "serial", "published"):
+            for name in ("lease", "serial", "published", "born"):
                 pipeline.get(self._key(name))
             pipeline.hgetall(members)
-            _, lease, serial, published, told = await pipeline.execute()
+            _, lease, serial, published, born, told = await pipeline.execute()
         held = _held(lease)
         token, _, version = (published or b"").decode().partition(" ")
         valid = held is not None and token == str(held.token)
-        return Seen(held, (serial or b"").decode(), version if valid else "", await self._members(told, now))
+        known = await self._members(told, now)
+        return Seen(held, (serial or b"").decode(), version if valid else "", known, (born or b"").decode())
 
     async def acquire(self, owner: str) -> int:
         """The number of the new lease; 0 if another has it."""

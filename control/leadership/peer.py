@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import msgspec
@@ -76,6 +76,7 @@ class Peer:
         self._role = Role.FOLLOWING
         self._adopted = ""
         self._serial = ""
+        self._born = ""
         self._published: Fleet | None = None
         self._file: tuple[Config, str] | None = None
 
@@ -163,13 +164,16 @@ class Peer:
         return held.token
 
     async def _load(self, seen: Seen) -> None:
-        """What another has written; into an emptied store the leader writes what it knows."""
+        """What another has written; into an emptied store the leader writes what it knows. That may be less than is
+        known here: a leader that began without the store knows of no drains."""
         if not seen.serial:
             if self._role is Role.LEADING:
                 await self._records.fill(self._knowledge.known())
             return
+        if self._born and seen.born != self._born:
+            await self._records.fill(replace(self._knowledge.known(), audit=()))
         await self._records.load(self._knowledge.take_over)
-        self._serial = seen.serial
+        self._serial, self._born = seen.serial, seen.born
 
     async def _adopt(self, version: str) -> None:
         body = await self._lease.fleet()

@@ -1,7 +1,7 @@
 """What several control services know together, in Redis: the same records as in one service's own file (`state`).
 
 Any of them writes; each reads all of it again when the serial has changed. A Redis that was emptied has no serial:
-nobody believes that, and the leader writes it again from its memory.
+nobody believes that, and the leader writes it again from its memory; whoever sees that adds what only it knew.
 """
 
 from __future__ import annotations
@@ -159,6 +159,7 @@ class SharedState:
         if policies:
             commands.append(partial(_put_all, self._key("policies"), policies))
         commands += self._audit(known.audit)
+        commands.append(lambda p: p.set(self._key("born"), secrets.token_hex(8), nx=True))
         commands.append(lambda p: p.set(self._key("serial"), secrets.token_hex(8)))
         await self._write(*commands, news=False)
 

@@ -24,7 +24,7 @@ def test_in_small_every_answer_is_right(tmp_path: Path):
     flags = ("--rounds", "1", "--seconds", "0.2", "--streams", "40", "--no-peers", "--json", str(file))
     argv = (sys.executable, "-m", "bench.gateway", *flags)
     done = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout
     report = msgspec.json.decode(file.read_bytes(), type=Report)
     assert report.wrong == {}
     expected = {(load.name, name) for load in LOADS for name in load.contenders if name in PRODUCT}

@@ -168,6 +168,17 @@ async def test_an_emptied_store_is_filled_again_by_whoever_leads(redis, two):
     assert a.healthy == {"a": True, "b": True}
 
 
+async def test_what_only_a_follower_knew_is_not_lost_when_the_leader_of_an_emptied_store_knows_less(redis, two, make):
+    a, b = two
+    a.saved = b.saved = Saved(drains=(DRAIN,))
+    fresh = make("c")
+    redis.command("FLUSHALL")
+    for service in (fresh, fresh, a, fresh, b):
+        await service.peer.step()
+    assert fresh.peer.role is Role.LEADING
+    assert a.saved.drains == b.saved.drains == fresh.saved.drains == (DRAIN,)
+
+
 async def test_beginning_without_the_store_is_with_the_last_good_fleet(redis, make):
     redis.kill()
     service = make("a")
