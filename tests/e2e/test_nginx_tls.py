@@ -44,7 +44,8 @@ def stack(request: pytest.FixtureRequest, short_directory: Path) -> Iterator[tup
         made.render()
         for replica_id in replica_ids(pool):
             made.start_replica(pool, replica_id)
-        made.processes.start("nginx", made.command)
+        *arguments, directives = made.command
+        made.processes.start("nginx", (*arguments, f"daemon off; {directives}"))
         yield made, authority
     finally:
         made.processes.stop_all()
