@@ -230,12 +230,15 @@ def test_two_pickers_and_a_standby_take_part(traces: Traces, file: Path) -> None
             "standby",
         ]
         first, second = running.curls()
+        placed = 0
         for _ in range(12):
-            pasted(second, pasted(first)["x-session-id"])
+            turn = pasted(first)
+            placed += turn["x-homing-decision"] == "new"  # not by Envoy alone, on a machine that is busy
+            pasted(second, turn["x-session-id"])
         begun, at_home = (decided(file, reason) for reason in ("new", "home"))
         assert begun == at_home  # each picker's sessions came back to it
         assert sorted(begun) == ["picker-0", "picker-1"]
-        assert sum(begun.values()) == 12
+        assert sum(begun.values()) == placed > 8
 
 
 def decided(file: Path, reason: str) -> dict[str, float]:

@@ -186,6 +186,7 @@ def behind(gateways: Gateways, name: str) -> list[str]:
 
 
 def plainly(gateways: Gateways, listener: str, engines: str = "usual", *arguments: str) -> tuple[int, Report]:
+    """Where both runs are alike, noise says whether one is called quicker, and so the exit code: the finding counts."""
     return verify(gateways.plain.urls[listener], *behind(gateways, engines), *arguments)
 
 
@@ -207,9 +208,9 @@ def test_sessions_of_the_scattered_run_are_not_left_behind(gateways: Gateways) -
 
 def test_a_header_that_is_dropped_before_homing_is_said_though_histories_are_recognised(gateways: Gateways) -> None:
     """Both runs come home then, so there is no effect of the id to be seen."""
-    code, report = verify(gateways.plain.urls["stripping"], "-c", str(gateways.stack.file))
+    _, report = verify(gateways.plain.urls["stripping"], "-c", str(gateways.stack.file))
     (finding,) = report.findings
-    assert (code, finding.code, finding.weight) == (1, "id_lost", "fault")
+    assert (finding.code, finding.weight) == ("id_lost", "fault")
     assert "by the history that they carry" in finding.seen
     assert report.decisions == {run: {"new": 8, "history": 24} for run in ("round robin", "affinity")}
 
@@ -228,30 +229,30 @@ def test_the_effect_is_seen_through_an_envoy_that_hashes_the_session(gateways: G
 
 
 def test_a_header_that_is_dropped_before_an_envoy_is_recognised(gateways: Gateways) -> None:
-    code, report = plainly(gateways, "dropping")
+    _, report = plainly(gateways, "dropping")
     (finding,) = report.findings
-    assert (code, finding.code, finding.weight) == (1, "wrong_key", "fault")
+    assert (finding.code, finding.weight) == ("wrong_key", "fault")
     assert "or a hop before it drops x-session-id" in finding.change
 
 
 def test_a_hash_on_another_header_is_recognised_and_named(gateways: Gateways) -> None:
-    code, report = plainly(gateways, "wrong")
+    _, report = plainly(gateways, "wrong")
     (finding,) = report.findings
-    assert (code, finding.code, finding.weight) == (1, "wrong_key", "fault")
+    assert (finding.code, finding.weight) == ("wrong_key", "fault")
     assert "The gateway hashes x-user-id" in finding.change
 
 
 def test_a_hash_on_the_address_is_recognised(gateways: Gateways) -> None:
-    code, report = plainly(gateways, "source")
+    _, report = plainly(gateways, "source")
     (finding,) = report.findings
-    assert (code, finding.code, finding.weight) == (1, "wrong_key", "fault")
+    assert (finding.code, finding.weight) == ("wrong_key", "fault")
     assert "something that is the same for all sessions" in finding.change
 
 
 def test_prefix_caching_that_is_off_is_recognised(gateways: Gateways) -> None:
-    code, report = plainly(gateways, "uncached", "uncached")
+    _, report = plainly(gateways, "uncached", "uncached")
     (finding,) = report.findings
-    assert (code, finding.code, finding.weight) == (1, "caching_off", "fault")
+    assert (finding.code, finding.weight) == ("caching_off", "fault")
     assert "enable_prefix_caching=False" in finding.seen
 
 
@@ -262,9 +263,9 @@ def test_caches_that_are_too_small_are_recognised(gateways: Gateways) -> None:
 
 
 def test_a_template_that_writes_the_time_is_recognised(gateways: Gateways) -> None:
-    code, report = plainly(gateways, "dated", "dated")
+    _, report = plainly(gateways, "dated", "dated")
     (finding,) = report.findings
-    assert (code, finding.code, finding.weight) == (1, "changed_behind", "fault")
+    assert (finding.code, finding.weight) == ("changed_behind", "fault")
 
 
 def test_a_changing_text_at_the_front_is_recognised(gateways: Gateways, tmp_path: Path) -> None:
@@ -281,9 +282,9 @@ def test_a_changing_text_at_the_front_is_recognised(gateways: Gateways, tmp_path
         for turn in range(1, 5)
     ]
     data.write_text("\n".join(map(json.dumps, records)))
-    code, report = plainly(gateways, "good", "usual", "--data", str(data))
+    _, report = plainly(gateways, "good", "usual", "--data", str(data))
     (finding,) = report.findings
-    assert (code, finding.code, finding.weight) == (1, "changing_front", "fault")
+    assert (finding.code, finding.weight) == ("changing_front", "fault")
     assert "message 1 (system)" in finding.seen
     assert "where a time stands" in finding.seen
 
