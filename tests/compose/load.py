@@ -11,7 +11,7 @@ from pathlib import Path
 from uuid import uuid4
 
 import yaml
-from e2e.client import Answer, ask, chat_body, request
+from e2e.client import Answer, again_and_again, ask, chat_body, request
 
 Place = tuple[str, int]
 
@@ -70,17 +70,6 @@ class Load:
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Turns all the time; not one may fail."""
-
-        async def load() -> None:
-            while not ended.is_set():
-                await self.turns()
-                await asyncio.sleep(PAUSE_S)
-
-        ended = asyncio.Event()
-        loading = asyncio.create_task(load())
-        try:
+        async with again_and_again(self.turns, PAUSE_S):
             yield
-        finally:
-            ended.set()
-            await loading
         assert [(a.status, a.body[:200]) for a in self.failed] == []

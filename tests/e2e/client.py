@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
 USER = [{"role": "user", "content": "hello"}]
@@ -85,3 +86,21 @@ async def eventually(holds: Callable[[], Awaitable[bool]], what: str, tries: int
             return
         await asyncio.sleep(pause_s)
     raise AssertionError(f"waited for {what}")
+
+
+@contextlib.asynccontextmanager
+async def again_and_again(turns: Callable[[], Awaitable[object]], pause_s: float = 0.0) -> AsyncIterator[None]:
+    """`turns` all the time, so long apart; the last has ended when this returns."""
+
+    async def load() -> None:
+        while not ended.is_set():
+            await turns()
+            await asyncio.sleep(pause_s)
+
+    ended = asyncio.Event()
+    loading = asyncio.create_task(load())
+    try:
+        yield
+    finally:
+        ended.set()
+        await loading

