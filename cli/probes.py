@@ -68,7 +68,10 @@ class Every:
 
 @dataclass(frozen=True, slots=True)
 class Asks:
-    """Envoy, by its admin address, asks every picker that is ready (`pickers`: their HTTP addresses)."""
+    """Envoy, by its admin address, asks every picker that is ready (`pickers`: their HTTP addresses), and one at least.
+
+    With none that is ready it is not: Envoy may have started first, and would place by its hash until it has found one.
+    """
 
     admin: str
     pickers: tuple[str, ...]
@@ -77,7 +80,7 @@ class Asks:
         ready = sum([await Answers(picker, "/readyz")() for picker in self.pickers])
         stats = await get(self.admin, "/stats?filter=^cluster.homing-pickers.membership_healthy$")
         asked = stats.text.rpartition(": ")[2].strip() if stats is not None else ""
-        return asked.isdigit() and int(asked) >= ready
+        return asked.isdigit() and int(asked) >= max(ready, 1)
 
 
 async def get(address: str, path: str, tls: ssl.SSLContext | None = None) -> httpx.Response | None:

@@ -6,20 +6,22 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from homing.cli.probes import Accepts, Answers, Every, reachable
+from homing.cli.probes import Accepts, Answers, Asks, Every, reachable
 from homing.core.config import Address
 
 
-async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """200 for /readyz, 503 for all else; no HTTP for /noise."""
-    path = (await reader.readuntil(b"\r\n\r\n")).split()[1]
-    status = b"200 OK" if path == b"/readyz" else b"503 Service Unavailable"
+async def answer(healthy: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """200 for /readyz, so many `healthy` pickers for /stats, 503 for all else; no HTTP for /noise."""
+    path = (await reader.readuntil(b"\r\n\r\n")).split()[1].partition(b"?")[0]
+    body = b"cluster.homing-pickers.membership_healthy: %d\n" % healthy if path == b"/stats" else b""
+    status = b"200 OK" if path in (b"/readyz", b"/stats") else b"503 Service Unavailable"
     head = b"noise" if path == b"/noise" else b"HTTP/1.1 " + status
-    writer.write(head + b"\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
+    writer.write(head + b"\r\ncontent-length: %d\r\nconnection: close\r\n\r\n" % len(body) + body)
     writer.close()
 
 
@@ -31,10 +33,11 @@ def proxy(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @asynccontextmanager
-async def listening(where: Path | str) -> AsyncIterator[str]:
+async def listening(where: Path | str, healthy: int = 0) -> AsyncIterator[str]:
     """The address of a server on a Unix socket or on a free port of a host."""
+    say = partial(answer, healthy)
     server = await (
-        asyncio.start_unix_server(answer, where) if isinstance(where, Path) else asyncio.start_server(answer, where, 0)
+        asyncio.start_unix_server(say, where) if isinstance(where, Path) else asyncio.start_server(say, where, 0)
     )
     async with server:
         host = server.sockets[0].getsockname()
@@ -65,6 +68,12 @@ async def test_nobody_there_is_not_ready(nobody: Address, tmp_path: Path) -> Non
 async def test_a_listener_accepts() -> None:
     async with listening("127.0.0.1") as address:
         assert await Accepts(Address.parse(address))()
+
+
+@pytest.mark.parametrize(("asked", "ready", "yes"), [(1, 1, True), (1, 2, False), (1, 0, True), (0, 0, False)])
+async def test_envoy_asks_one_picker_at_least_and_all_that_are_ready(asked: int, ready: int, yes: bool) -> None:
+    async with listening("127.0.0.1", healthy=asked) as there:
+        assert await Asks(there, (there,) * ready)() is yes
 
 
 async def test_every_probe_must_agree(nobody: Address) -> None:
