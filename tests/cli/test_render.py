@@ -148,5 +148,8 @@ def test_an_envoy_of_some_pools_says_so_and_unknown_ones_are_refused(tmp_path: P
     where = [e["endpoint"]["address"]["socket_address"] for e in group["lb_endpoints"]]
     assert where == [{"address": "10.0.0.1", "port_value": 1}, {"address": "b.c", "port_value": 2}]
     assert control["type"] == "STRICT_DNS"
+    (ads_source,) = bootstrap["dynamic_resources"]["ads_config"]["grpc_services"]
+    again = ads_source["envoy_grpc"]["retry_policy"]["retry_back_off"]
+    assert again == {"base_interval": "0.25s", "max_interval": "2s"}  # Envoy's own is 30 s
     refused = CliRunner().invoke(main, [*ads, "--pool", "q"])
     assert (refused.exit_code, "there is no pool 'q'; there are p" in refused.output) == (2, True)

@@ -17,6 +17,7 @@ FILES = TOP / "compose"
 LABEL = "homing.test"
 CANARY = "index-of-a-test.invalid"
 """Of an index for packages, which must not be in the image."""
+SECRET = "of-a-test-long-enough"
 HEALTHY_S = 240.0
 EVERY_S = 0.5
 """Each look is a process of Docker's."""
@@ -56,7 +57,7 @@ class Project:
         """For commands about it; `compose/roll` reads the same."""
         files = os.pathsep.join(map(str, self.files))
         fixed = {"COMPOSE_FILE": files, "COMPOSE_PROJECT_NAME": self.name, "COMPOSE": " ".join(COMPOSE)}
-        return {**os.environ, "HOMING_HEALTH_EVERY": "3s", **fixed, **self.env}
+        return {**os.environ, "HOMING_HEALTH_EVERY": "3s", "HOMING_SECRET": SECRET, **fixed, **self.env}
 
     def run(self, *argv: str, timeout_s: float = 120.0) -> str:
         """The output of a command that must succeed."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 import yaml
 from compose.engine import FILES, Project
 
-SECRET = "of-a-test-long-enough"
 AS_ROOT = {"docker-api"}
 """Docker's socket belongs to root."""
 ENDS_BY_ITSELF = {"fragments"}
@@ -19,7 +19,7 @@ FILE_NAMES = ("demo.yaml", "drop-in.yaml", "vllm.yaml")
 @pytest.fixture(scope="module", params=FILE_NAMES)
 def services(request: pytest.FixtureRequest, engine: None) -> dict[str, dict[str, Any]]:
     """As Compose understands them: it refuses a file that is not valid."""
-    resolved = Project([FILES / request.param], {"HOMING_SECRET": SECRET}).compose("config")
+    resolved = Project([FILES / request.param], {}).compose("config")
     found: dict[str, dict[str, Any]] = yaml.safe_load(resolved)["services"]
     return found
 
@@ -57,6 +57,13 @@ def test_ports_are_published_on_loopback_unless_told_otherwise(services: dict[st
     published = [port for service in services.values() for port in service.get("ports", ())]
     assert published
     assert [port for port in published if not str(port).startswith("127.0.0.1:")] == []
+
+
+@pytest.mark.parametrize("file", FILE_NAMES)
+def test_there_is_no_secret_that_everybody_knows(file: str) -> None:
+    secrets = re.findall(r"\$\{HOMING_SECRET[^}]*\}", (FILES / file).read_text())
+    assert secrets
+    assert set(secrets) == {"${HOMING_SECRET:?make one with openssl rand -hex 32}"}
 
 
 def test_every_image_is_a_version(services: dict[str, dict[str, Any]]) -> None:

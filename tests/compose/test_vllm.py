@@ -17,7 +17,6 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 MODEL = "Qwen2.5-7B-Instruct"
 GATEWAYS = ("a", "b")
-SECRET = "of-a-test-long-enough"
 
 
 def simulated(service: dict[str, Any], like: dict[str, Any]) -> dict[str, Any]:
@@ -34,7 +33,7 @@ def simulated(service: dict[str, Any], like: dict[str, Any]) -> dict[str, Any]:
 def vllm(image: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
     ports = free_ports(2)
     config = calm(FILES / "vllm", tmp_path_factory.mktemp("config"))
-    env = {"HOMING_IMAGE": image, "HOMING_SECRET": SECRET, "HOMING_CONFIG": config}
+    env = {"HOMING_IMAGE": image, "HOMING_CONFIG": config}
     env |= {"HOMING_HEALTH_EVERY": "5s"}  # of 15 containers
     env |= {f"GATEWAY_{g.upper()}": f"127.0.0.1:{port}" for g, port in zip(GATEWAYS, ports, strict=True)}
     resolved = yaml.safe_load(Project([FILES / "vllm.yaml"], env).compose("config"))

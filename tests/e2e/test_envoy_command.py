@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +18,7 @@ pytestmark = pytest.mark.e2e
 
 POOL = SimulatedPool("p", "m", 1, sim_flags=("--itl-ms", "10"))
 SECONDS_OF_STREAM = 5
+HEALTHCHECK = Path(__file__).parents[2] / "compose" / "healthcheck"
 
 
 class Gateway:
@@ -25,7 +27,7 @@ class Gateway:
     def __init__(self, directory: Path) -> None:
         self.processes = Processes(directory)
         self.listen, self.admin, self.xds, self.api, replica = free_ports(5)
-        self.file, self.state = directory / "homing.yaml", directory / "state"
+        self.directory, self.file, self.state = directory, directory / "homing.yaml", directory / "state"
         settings: dict[str, object] = {
             name: f"127.0.0.1:{getattr(self, name)}" for name in ("listen", "admin", "xds", "api")
         }
@@ -87,6 +89,19 @@ async def test_told_twice_it_ends_at_once(gateway: Gateway) -> None:
     gateway.processes.signal("envoy", signal.SIGTERM)
     assert await asyncio.to_thread(gateway.processes.running["envoy"].wait, 20) == 0
     assert await stream == b""
+
+
+def test_its_health_check_waits_until_it_asks_a_picker(gateway: Gateway) -> None:
+    target = (f"127.0.0.1:{gateway.listen}/v1/models", f"127.0.0.1:{gateway.admin}")
+
+    def said() -> str:
+        return subprocess.run((HEALTHCHECK, *target), capture_output=True, text=True, timeout=20, check=False).stderr
+
+    assert said() == f"{target[1]}: Envoy asks no picker yet\n"
+    where = ("--listen", f"unix:{gateway.directory}/nobody.sock", "--http", f"unix:{gateway.directory}/http.sock")
+    control = ("--control", f"http://127.0.0.1:{gateway.api}")
+    gateway.processes.start("picker", (*HOMING, "ext-proc", "-c", str(gateway.file), *where, *control))
+    until(lambda: said() == "", what="the picker to be asked")
 
 
 async def test_while_control_is_away_it_starts_from_the_last_good_files(gateway: Gateway) -> None:

@@ -44,7 +44,7 @@ OURS = [
 PATHS = {
     "control": {"startupProbe": "/healthz", "readinessProbe": "/readyz", "livenessProbe": "/healthz"},
     "ext-proc": {"startupProbe": "/healthz", "readinessProbe": "/readyz", "livenessProbe": "/healthz"},
-    "envoy": {"startupProbe": "/v1/models", "readinessProbe": "/v1/models"},
+    "envoy": {"readinessProbe": "/v1/models"},
 }
 """What each command serves; that it does is tested where it is."""
 
@@ -109,11 +109,19 @@ def test_a_picker_s_port_is_its_http_address_and_its_sibling_the_other_one(each:
 @pytest.mark.parametrize("each", OURS)
 def test_probes_ask_for_paths_that_are_served(each: Container) -> None:
     for probe, path in PATHS[each.args[0]].items():
-        if probe in each.tree:
+        if "httpGet" in each.tree.get(probe, {}):
             asked = each.tree[probe]["httpGet"]
             assert asked["path"] == path
             assert each.port(asked["port"]) in each.ports.values()
     assert "livenessProbe" in each.tree
+
+
+def test_a_gateway_s_envoy_is_started_once_it_asks_a_picker() -> None:
+    """And ready, from then on, without asking for one: it serves alone too."""
+    said, envoy = config("homing"), container("example", "homing-gateway/envoy")
+    target = f"127.0.0.1:{said.listen.port}{PATHS['envoy']['readinessProbe']}"
+    assert envoy.tree["startupProbe"]["exec"]["command"] == ["healthcheck", target, str(said.admin)]
+    assert envoy.tree["readinessProbe"]["httpGet"]["path"] == PATHS["envoy"]["readinessProbe"]
 
 
 def test_engines_are_probed_where_homing_probes_them() -> None:
