@@ -42,6 +42,8 @@ class Report:
     """memory or redis: where the homes of sessions are kept. Nothing of the URL."""
     drift: tuple[str, ...] = ()
     """Where a running Envoy differs from the file."""
+    unusable: tuple[str, ...] = ()
+    """Files that the file names (certificates, keys, tokens, secrets) and that cannot be used on this machine."""
 
 
 @click.command()
@@ -54,7 +56,8 @@ def command(ctx: click.Context, config_path: str, engines: bool, envoy_admin: st
     """Validate the file. Exit 0 with a summary, or 2 with every problem: line, key, found, allowed.
 
     Chat templates in files are probed, those of engines with --engine: exit 1 when one cannot be had, or when the
-    Envoy at --envoy-admin differs from the file.
+    Envoy at --envoy-admin differs from the file. Certificates, tokens and secrets in files that cannot be used on this
+    machine are named, and are no failure: they may be where it is to run.
     """
     try:
         config = load(config_path)
@@ -75,14 +78,16 @@ def summary(path: str, config: Config, engines: bool) -> Report:
     import asyncio
     from pathlib import Path
 
+    from homing.cli.named_files import unusable
     from homing.cli.template_check import templates
 
     fleet = config.fleet()
     pools = tuple(PoolSummary(p.id, p.names, p.hash, tuple(r.id for r in p.replicas)) for p in fleet.pools)
     listeners = {"listen": config.listen, "admin": config.admin, "xds": config.xds, "api": config.api}
     pins = "memory" if config.sessions.pins == "memory" else "redis"
+    listening = {name: str(address) for name, address in listeners.items()}
     found = asyncio.run(templates(config, Path(path), engines))
-    return Report(path, True, (), pools, {name: str(address) for name, address in listeners.items()}, found, pins)
+    return Report(path, True, (), pools, listening, found, pins, unusable=unusable(config, Path(path)))
 
 
 def drift(config: Config, admin: str) -> tuple[str, ...]:
@@ -118,6 +123,7 @@ def in_words(report: Report) -> str:
         lines += templates.get(pool.id, [])
     lines += [f"  {name} on {address}" for name, address in report.listeners.items()]
     lines.append(PINS[report.pins])
+    lines += [f"  cannot be used here: {line}" for line in report.unusable]
     lines += [f"  Envoy differs: {line}" for line in report.drift]
     return "\n".join(lines)
 

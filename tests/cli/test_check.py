@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from authority import Authority
 from click.testing import CliRunner, Result
 from published_templates import published
 
@@ -62,6 +63,42 @@ def test_of_a_store_of_pins_nothing_is_shown(check):
     assert "cache" not in result.stdout
 
 
+NAMES_FILES = """\
+tls:
+  listen: {cert: file:good.pem, key: file:good-key.pem}
+  api: {cert: file:good.pem, key: file:other-key.pem}
+  xds: {cert: file:good.pem, key: file:good-key.pem, client_ca: file:nowhere/ca.pem}
+tokens: {admin: file:short, fleet: env:NOT_SET}
+sessions: {secret: file:gone}
+pools: {p: {engine: {api_key: file:folder, ca: file:ca.pem}, replicas: [{id: a, address: 'https://10.0.1.11:8000'}]}}
+"""
+
+
+def test_certificates_and_tokens_that_cannot_be_used_here_are_named_and_are_no_failure(check, tmp_path):
+    authority = Authority(tmp_path)
+    authority.issue("good")
+    authority.issue("other")
+    (tmp_path / "short").write_text("secret")
+    (tmp_path / "folder").mkdir()
+    result = check(NAMES_FILES)
+    assert result.exit_code == 0
+    assert [line.strip() for line in result.stdout.splitlines() if "cannot be used here" in line] == [
+        "cannot be used here: tls.xds.client_ca: file:nowhere/ca.pem: no such file or directory",
+        "cannot be used here: tokens.admin: file:short: shorter than 16 bytes",
+        "cannot be used here: sessions.secret: file:gone: no such file or directory",
+        "cannot be used here: pools.p.engine.api_key: file:folder: is a directory",
+        f"cannot be used here: tls.api: {tmp_path}/good.pem, {tmp_path}/other-key.pem: the key does not fit the certificate",
+    ]
+
+
+def test_certificates_and_tokens_that_can_be_used_are_not_spoken_of(check, tmp_path):
+    Authority(tmp_path).issue("good")
+    (tmp_path / "token").write_text("x" * 16)
+    said = "tls: {api: {cert: file:good.pem, key: file:good-key.pem, client_ca: file:ca.pem}}\n"
+    result = check(GOOD + said + "tokens: {admin: file:token}\n", "--json")
+    assert (result.exit_code, json.loads(result.stdout)["unusable"]) == (0, [])
+
+
 def test_a_good_file_as_json(check):
     result = check(GOOD, "--json")
     assert (result.exit_code, result.stderr) == (0, "")
@@ -87,6 +124,7 @@ def test_a_good_file_as_json(check):
         "templates": [],
         "pins": "memory",
         "drift": [],
+        "unusable": [],
     }
 
 
