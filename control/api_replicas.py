@@ -38,10 +38,11 @@ class Wanted(BaseModel):
 
 
 class Registered(BaseModel):
-    """`created`: it is new, or says something else than before. `believed`: where the fleet has it from; the file wins
-    over the API."""
+    """`created`: nobody was registered by that id; `changed`: somebody was, with another address, weight, ranks
+    or `ttl_s`. `believed`: where the fleet has it from; the file wins over the API."""
 
     created: bool
+    changed: bool
     believed: str
 
 
@@ -105,13 +106,18 @@ def routes(membership: Membership, registrations: Registrations, sources: Source
             wanted.dp_size,
             secure=wanted.address.secure,
         )
-        if registrations.get((pool, replica)) != registration:  # a heartbeat is no write
+        before = registrations.get((pool, replica))
+        if before != registration:  # else a heartbeat, which is no write
             await audit.write(who, "register", f"{pool}/{replica}", f"{wanted.address} weight={wanted.weight}")
         try:
-            created = await registrations.put(registration)
+            await registrations.put(registration)
         except TooManyError:
             raise HTTPException(409, "too many replicas are registered") from None
-        return Registered(created=created, believed=membership.source((pool, registration.replicas[0].id)))
+        return Registered(
+            created=before is None,
+            changed=before is not None and before != registration,
+            believed=membership.source((pool, registration.replicas[0].id)),
+        )
 
     @router.delete("/pools/{pool}/replicas/{replica}")
     async def deregister(pool: str, replica: str, who: Who) -> Removed:

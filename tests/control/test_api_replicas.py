@@ -17,20 +17,26 @@ async def service(service, homing_yaml):
 
 async def test_a_replica_registers_repeats_itself_and_leaves(service, client):
     body = {"address": "10.0.0.9:80", "ttl_s": 10}
-    assert (await client.put(X, json=body)).json() == {"created": True, "believed": "api"}
-    assert (await client.put(X, json=body)).json() == {"created": False, "believed": "api"}
+    assert (await client.put(X, json=body)).json() == {"created": True, "changed": False, "believed": "api"}
+    assert (await client.put(X, json=body)).json() == {"created": False, "changed": False, "believed": "api"}
+    moved = body | {"address": "10.0.0.10:80"}
+    assert (await client.put(X, json=moved)).json() == {"created": False, "changed": True, "believed": "api"}
     fleet = (await client.get("/api/fleet")).json()
     assert [r["id"] for r in fleet["pools"][0]["replicas"]] == ["r0", "r1", "x"]
     assert (await client.delete(X)).json() == {"was_registered": True}
     assert (await client.delete(X)).json() == {"was_registered": False}
     entries = (await client.get("/api/audit")).json()["entries"]
-    assert [(e["what"], e["details"]) for e in entries] == [("deregister", ""), ("register", "10.0.0.9:80 weight=1")]
+    assert [(e["what"], e["details"]) for e in entries] == [
+        ("deregister", ""),
+        ("register", "10.0.0.10:80 weight=1"),
+        ("register", "10.0.0.9:80 weight=1"),
+    ]
 
 
 async def test_an_engine_that_speaks_tls_says_so_by_its_address(service, client):
     body = {"address": "https://gpu-x.internal:8443", "dp_size": 2}
-    assert (await client.put(X, json=body)).json() == {"created": True, "believed": "api"}
-    assert (await client.put(X, json=body)).json() == {"created": False, "believed": "api"}
+    assert (await client.put(X, json=body)).json() == {"created": True, "changed": False, "believed": "api"}
+    assert (await client.put(X, json=body)).json() == {"created": False, "changed": False, "believed": "api"}
     replicas = service.watch.membership.view.fleet.pools[0].replicas[2:]
     assert [(r.id, r.address, r.tls) for r in replicas] == [
         ("x-0", "gpu-x.internal:8443", "gpu-x.internal"),
@@ -40,7 +46,7 @@ async def test_an_engine_that_speaks_tls_says_so_by_its_address(service, client)
 
 async def test_the_file_wins_and_the_difference_is_shown(client):
     answer = await client.put("/api/pools/p/replicas/r0", json={"address": "10.0.0.9:80"})
-    assert answer.json() == {"created": True, "believed": "file"}
+    assert answer.json() == {"created": True, "changed": False, "believed": "file"}
     assert (await client.get("/api/sources")).json()["differences"] == [
         {
             "pool": "p",
