@@ -26,10 +26,18 @@ class Pool(msgspec.Struct):
     replicas: list[Replica]
 
 
+class File(msgspec.Struct, frozen=True):
+    """`refused`: why the newest is not used; empty where it is."""
+
+    refused: str
+    refused_at_s: float | None
+
+
 class Fleet(msgspec.Struct):
     version: str
     told: str
     pools: list[Pool]
+    file: File = File("", None)
 
 
 class Drain(msgspec.Struct):

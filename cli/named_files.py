@@ -1,4 +1,4 @@
-"""What `homing check` finds out about the files that the file names: certificates, their keys, tokens and other secrets."""
+"""What `homing check` finds out about files that the file names: certificates, their keys, tokens and other secrets."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from datetime import UTC, datetime
 
 import click
 import msgspec
@@ -10,7 +11,7 @@ import msgspec
 from homing.cli.api_client import Api, ApiPlace, api_options
 from homing.cli.drain import said
 from homing.cli.duration import in_words
-from homing.cli.fleet_view import Drain, Drains, Fleet, Pool, Replica
+from homing.cli.fleet_view import Drain, Drains, File, Fleet, Pool, Replica
 from homing.cli.policy_view import Policies
 from homing.cli.policy_view import in_words as in_words_of_policy
 
@@ -106,6 +107,7 @@ def command(config_path: str, api: ApiPlace, as_json: bool) -> None:
 
 def described(status: Status, now_s: float) -> str:
     lines = ["BYPASS IS ON: traffic passes as if homing were not there"] if status.policy.now.bypass else []
+    lines += of_file(status.fleet.file)
     for pool in status.fleet.pools:
         serving = sum(_serves(r) for r in pool.replicas)
         lines.append(
@@ -122,6 +124,14 @@ def described(status: Status, now_s: float) -> str:
     if status.fleet.told != status.fleet.version:
         lines.append("a change is on its way: the pickers do not have it yet")
     return "\n".join(lines)
+
+
+def of_file(file: File) -> list[str]:
+    """That it is not what runs."""
+    if not file.refused:
+        return []
+    when = datetime.fromtimestamp(file.refused_at_s or 0.0, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+    return [f"THE FILE WAS REFUSED at {when}, what runs is the one before: {file.refused}"]
 
 
 def of_sources(found: Sources) -> list[str]:

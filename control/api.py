@@ -31,6 +31,7 @@ from homing.control.picker_metrics import PickerMetrics, exposition
 from homing.control.picker_sessions import PickerSessions
 from homing.control.policies import Policies
 from homing.control.registrations import Registrations
+from homing.control.reload import Refused
 from homing.control.state import StateError
 from homing.control.templates.api import TemplateView, template_routes
 from homing.control.templates.prober import Progress
@@ -63,7 +64,8 @@ class Access:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What the API shows. `waiting`: what is still to come before the service is ready, in words."""
+    """What the API shows. `waiting`: what is still to come before the service is ready, in words; `refused`: why the
+    newest file is not used."""
 
     membership: Membership
     drains: Drains
@@ -77,6 +79,7 @@ class Parts:
     pickers: PickerMetrics
     sessions: PickerSessions
     waiting: Callable[[], tuple[str, ...]]
+    refused: Callable[[], Refused | None]
     templates: Mapping[str, Progress]
     access: Access
     peer: Peer | None = None
@@ -101,7 +104,7 @@ def create_app(parts: Parts) -> FastAPI:
     @app.get("/", include_in_schema=False)
     async def overview() -> HTMLResponse:
         """The page."""
-        fleet = FleetView.of(parts.membership.view, parts.feed.version, parts.access.troubles)
+        fleet = _fleet_now(parts)
         templates = tuple(map(TemplateView.of, parts.templates.values()))
         html = overview_page(fleet, templates, XdsView.of(parts.ads), parts.waiting())
         return HTMLResponse(html, headers={"content-security-policy": CONTENT_POLICY})
@@ -125,6 +128,10 @@ def create_app(parts: Parts) -> FastAPI:
     return app
 
 
+def _fleet_now(parts: Parts) -> FleetView:
+    return FleetView.of(parts.membership.view, parts.feed.version, parts.access.troubles, parts.refused())
+
+
 def _fleet_routes(parts: Parts) -> APIRouter:
     routes = APIRouter(prefix="/api")
 
@@ -143,8 +150,8 @@ def _fleet_routes(parts: Parts) -> APIRouter:
 
     @routes.get("/fleet")
     async def fleet() -> FleetView:
-        """Pools and replicas, with state and health."""
-        return FleetView.of(parts.membership.view, parts.feed.version, parts.access.troubles)
+        """Pools and replicas, with state and health; and whether the newest file is used."""
+        return _fleet_now(parts)
 
     @routes.get("/certificates")
     async def certificates() -> tuple[CertificateView, ...]:

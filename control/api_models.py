@@ -10,6 +10,7 @@ from homing.control.ads import TypeState
 from homing.control.ads_server import AdsServer, Stream
 from homing.control.delta import DeltaStream
 from homing.control.membership import View
+from homing.control.reload import Refused
 from homing.control.snapshot import ORDER, Resources
 from homing.control.tls import Held
 from homing.core.fleet import HashPolicy, Pool, Replica, State
@@ -76,19 +77,34 @@ class PoolView(BaseModel):
         )
 
 
+class FileView(BaseModel):
+    """The configuration file. `refused`: why the newest is not used, so that the one before is; empty where it is.
+    `refused_at_s`: when it was read, in seconds since 1970."""
+
+    refused: str
+    refused_at_s: float | None
+
+    @classmethod
+    def of(cls, refused: Refused | None) -> FileView:
+        if refused is None:
+            return cls(refused="", refused_at_s=None)
+        return cls(refused=refused.why, refused_at_s=refused.at_s)
+
+
 class FleetView(BaseModel):
     """What the control service knows. `told`: the version that the pickers are served; differs during a rollout,
     and while a replica has no address."""
 
     version: str
     told: str
+    file: FileView
     pools: tuple[PoolView, ...]
 
     @classmethod
-    def of(cls, view: View, told: str, troubles: Mapping[str, str]) -> FleetView:
+    def of(cls, view: View, told: str, troubles: Mapping[str, str], refused: Refused | None) -> FleetView:
         """`troubles`: of replicas' certificates, by address."""
         pools = tuple(PoolView.of(pool, troubles) for pool in view.fleet.pools)
-        return cls(version=view.fleet.version, told=told, pools=pools)
+        return cls(version=view.fleet.version, told=told, file=FileView.of(refused), pools=pools)
 
 
 class ResourcesView(BaseModel):

@@ -80,7 +80,9 @@ class ControlCollector(Collector):
         yield up
         yield CounterMetricFamily("homing_source_failures", "Failures of sources of replicas.", self.sources.failures)
         reloader = self.watch.reloader
-        yield GaugeMetricFamily("homing_config_good", "Whether the newest file was accepted.", float(reloader.good))
+        yield GaugeMetricFamily(
+            "homing_config_good", "Whether the newest file was accepted.", float(reloader.refused is None)
+        )
         reloads = CounterMetricFamily("homing_config_reloads", "Changed files by result.", labels=["result"])
         reloads.add_metric(["applied"], reloader.applied)
         reloads.add_metric(["rejected"], reloader.rejected)

@@ -136,7 +136,8 @@ async def run(config: Config, options: Options, resources: Resources) -> None:
     tokens = TokenCheck(lambda: membership.view.config.tokens, options.file)
     tokens.say_what_is_missing()
     access = Access(tokens, tls.asks_clients("api"), (tls, trust), trust)
-    parts = Parts(*members, *told, waiting, watch.templates.progress, access, peer, policies)
+    news = waiting, lambda: watch.reloader.refused, watch.templates.progress
+    parts = Parts(*members, *told, *news, access, peer, policies)
     http = HttpServer(create_app(parts), tls=tls.server("api"))
     envoys = everybody if tls.asks_clients("xds") else tokens.admits_envoy
     async with contextlib.AsyncExitStack() as stack:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from homing.core.config import MAX_FILE_BYTES, Config, ConfigError, Problem, parse
@@ -30,11 +32,28 @@ def load(path: Path) -> Config:
     return parse(data, str(path))
 
 
-class Reloader:
-    """Follows the file and hands over each good one that differs from the last. `good` is about the newest."""
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Why the newest file is not used, on one line, and when it was read first, in seconds since 1970."""
 
-    def __init__(self, path: Path, config: Config, apply: Callable[[Config], None], poll_s: float = POLL_S) -> None:
-        self.good = True
+    why: str
+    at_s: float
+
+
+class Reloader:
+    """Follows the file and hands over each good one that differs from the last."""
+
+    def __init__(
+        self,
+        path: Path,
+        config: Config,
+        apply: Callable[[Config], None],
+        poll_s: float = POLL_S,
+        now_s: Callable[[], float] = time.time,
+    ) -> None:
+        """`now_s`: the time of day."""
+        self.refused: Refused | None = None
+        """None while the newest file is the one that is used."""
         self.applied = 0
         self.rejected = 0
         self.config = config
@@ -42,6 +61,7 @@ class Reloader:
         self._path = path
         self._apply = apply
         self._poll_s = poll_s
+        self._now_s = now_s
         self._asked = asyncio.Event()
         self._read: Signature | None = None  # the file may have changed since `config` was read from it
 
@@ -71,13 +91,13 @@ class Reloader:
         try:
             config = await asyncio.to_thread(load, self._path)
         except ConfigError as e:
-            self.good = False
             self.rejected += 1
-            log.error("the file is refused, the last good one stays: %s", _one_line(e))
+            self.refused = Refused(_one_line(e), self._now_s())
+            log.error("the file is refused, the last good one stays: %s", self.refused.why)
             return
-        if not self.good and config == self.config:
+        if self.refused is not None and config == self.config:
             log.info("%s: good again, and as it was", self._path)
-        self.good = True
+        self.refused = None
         if config != self.config:
             self.config = config
             self.applied += 1

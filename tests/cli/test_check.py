@@ -87,7 +87,8 @@ def test_certificates_and_tokens_that_cannot_be_used_here_are_named_and_are_no_f
         "cannot be used here: tokens.admin: file:short: shorter than 16 bytes",
         "cannot be used here: sessions.secret: file:gone: no such file or directory",
         "cannot be used here: pools.p.engine.api_key: file:folder: is a directory",
-        f"cannot be used here: tls.api: {tmp_path}/good.pem, {tmp_path}/other-key.pem: the key does not fit the certificate",
+        f"cannot be used here: tls.api: {tmp_path}/good.pem, {tmp_path}/other-key.pem:"
+        " the key does not fit the certificate",
     ]
 
 

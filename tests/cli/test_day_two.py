@@ -127,6 +127,14 @@ def test_status_shows_pools_replicas_drains_and_envoys(control, homing):
     ]
 
 
+def test_status_says_that_the_file_was_refused_when_and_why(control, homing):
+    control.fleet |= {"file": {"refused": "homing.yaml:3: lissten: found an unknown key", "refused_at_s": 1764450000.0}}
+    assert homing("status").output.splitlines()[0] == (
+        "THE FILE WAS REFUSED at 2025-11-29 21:00:00Z, what runs is the one before:"
+        " homing.yaml:3: lissten: found an unknown key"
+    )
+
+
 def test_status_says_that_a_change_is_on_its_way_and_that_no_envoy_is_there(control, homing):
     control.fleet |= {"told": "u", "pools": []}
     control.streams = []

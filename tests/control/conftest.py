@@ -180,7 +180,8 @@ class Service:
         members = membership, self.drains, self.census, self.registrations, self.sources, self.audit
         told = self.ads, self.feed, self.registry, PickerMetrics({}), self.sessions
         access = Access(TokenCheck(lambda: membership.view.config.tokens, Path("homing.yaml")))
-        parts = Parts(*members, *told, lambda: self.still, self.watch.templates.progress, access, None, self.policies)
+        news = lambda: self.still, lambda: self.watch.reloader.refused, self.watch.templates.progress
+        parts = Parts(*members, *told, *news, access, None, self.policies)
         self.app = create_app(parts)
 
     async def census(self):

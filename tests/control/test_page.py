@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from homing.control.ads import AdsStream, DiscoveryRequested
 from homing.control.ads_server import Stream
+from homing.control.reload import Refused
 from homing.control.snapshot import EDS
 from homing.control.templates.finding import Found
 from homing.control.templates.prober import Progress, Target
@@ -25,6 +26,12 @@ async def test_replicas_are_listed_with_their_state(service, client):
     assert '<td>joining<td class="bad">does not answer</tr>' in html
     assert "Not ready: waiting for" in html
     assert "None is connected." in html
+
+
+async def test_a_file_that_is_refused_is_said_with_the_reason(service, client):
+    assert "The file is refused" not in await shown(client)
+    service.watch.reloader.refused = Refused("homing.yaml:3: <b>: found an unknown key", 1000.0)
+    assert "the one before is used: homing.yaml:3: &lt;b&gt;: found an unknown key" in await shown(client)
 
 
 async def test_a_template_is_told_in_plain_words(service, client):

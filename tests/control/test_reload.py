@@ -15,7 +15,7 @@ def file(tmp_path, homing_yaml):
 def follow(file, background):
     def start(poll_s=0.02):
         applied = []
-        reloader = Reloader(file, load(file), applied.append, poll_s)
+        reloader = Reloader(file, load(file), applied.append, poll_s, lambda: 1000.0)
         background(reloader.run())
         return reloader, applied
 
@@ -53,14 +53,15 @@ async def test_a_bad_file_keeps_the_last_good_one_and_says_so_once(file, follow,
     reloader, applied = follow()
     file.write_text(homing_yaml("10.0.0.2:80", more="lissten: 1\n"))
     await until(lambda: reloader.rejected)
-    assert (reloader.good, applied) == (False, [])
+    assert (reloader.refused.at_s, applied) == (1000.0, [])
+    assert f"{file}:7: lissten: found an unknown key" in reloader.refused.why
     (line,) = (r.getMessage() for r in caplog.records if r.levelname == "ERROR")
     assert line.startswith("the file is refused, the last good one stays: ")
     assert "lissten" in line
     assert "\n" not in line
     file.write_text(homing_yaml("10.0.0.2:80"))
     await until(lambda: applied)
-    assert reloader.good
+    assert reloader.refused is None
 
 
 async def test_a_file_that_vanishes_and_comes_back_equal_changes_nothing(file, follow, until, caplog):
@@ -69,9 +70,9 @@ async def test_a_file_that_vanishes_and_comes_back_equal_changes_nothing(file, f
     text = file.read_text()
     await until(lambda: reloader._read is not None)
     file.unlink()
-    await until(lambda: not reloader.good)
+    await until(lambda: reloader.refused is not None)
     file.write_text(text)
-    await until(lambda: reloader.good)
+    await until(lambda: reloader.refused is None)
     assert applied == []
     assert caplog.records[-1].getMessage().endswith(": good again, and as it was")
 
