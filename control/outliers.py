@@ -79,8 +79,8 @@ class Outliers:
                 self.ejections += 1
                 tally = seen[place]
                 log.warning(
-                    "replica %s of pool %s fails %d of %d requests: no new sessions for %.0f s",
-                    place[1], place[0], tally.failures, tally.requests, record.until_s - now,
+                    "replica %s of pool %s fails %d of %d requests, %d in a row: no new sessions for %.0f s",
+                    place[1], place[0], tally.failures, tally.requests, tally.run, record.until_s - now,
                 )  # fmt: skip
         failing = {place for place, record in self._records.items() if now < record.until_s}
         changed = [

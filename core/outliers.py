@@ -1,9 +1,11 @@
 """Replicas that answer their probes and fail requests: seen by pickers, judged by the control service.
 
 A picker counts in two halves of a window, so that what is old is dropped without a list of all requests. A judge takes
-a replica from new sessions when most of its requests fail, of several sessions (one request that no engine survives
-comes again and again to the home of its session), and when it does so much worse than the rest of its pool (what fails
-everywhere is not the replica's fault); never more than half of a pool; for longer each time.
+a replica from new sessions when most of its requests fail, or all the last ones (a session leaves with the first one
+that Envoy had to try elsewhere, so these may be few beside what went well before); when they are of several sessions
+(one request that no engine survives comes again and again to the home of its session); and when it does so much worse
+than the rest of its pool (what fails everywhere is not the replica's fault). Never more than half of a pool; for longer
+each time.
 """
 
 from __future__ import annotations
@@ -23,7 +25,8 @@ MOST_SESSIONS = 32
 FAILURES = 5
 SESSIONS = 3
 SHARE = 0.5
-"""So many failures, of so many sessions, and such a share of the requests make a replica failing."""
+"""So many failures, of so many sessions, and such a share of the requests or one after the other, make a replica
+failing."""
 
 WORSE = 2.0
 """So many times the share of the rest of the pool."""
@@ -35,13 +38,16 @@ FORGIVEN_S = 900.0
 
 
 class Tally(msgspec.Struct):
-    """What a picker has seen of one replica lately. `sessions`: those whose requests failed."""
+    """What a picker has seen of one replica lately. `sessions`: those whose requests failed; `run` and `run_sessions`:
+    failures since the last request that went well, and their sessions."""
 
     pool: str
     replica: str
     requests: int
     failures: int
     sessions: int
+    run: int = 0
+    run_sessions: int = 0
 
     @property
     def place(self) -> Place:
@@ -59,6 +65,32 @@ class _Half:
     requests: int = 0
     failures: int = 0
     sessions: set[bytes] = field(default_factory=set)
+    run: int = 0
+    run_sessions: set[bytes] = field(default_factory=set)
+
+    def ended(self, session: bytes, *, failed: bool) -> None:
+        self.requests += 1
+        if not failed:
+            if self.run:
+                self.run, self.run_sessions = 0, set()
+            return
+        self.failures += 1
+        self.run += 1
+        for sessions in (self.sessions, self.run_sessions):
+            if len(sessions) < MOST_SESSIONS:
+                sessions.add(session)
+
+    def then(self, later: _Half, place: Place) -> Tally:
+        """Both, one after the other."""
+        before = self if later.failures == later.requests else _Half()  # else something went well since
+        return Tally(
+            *place,
+            self.requests + later.requests,
+            self.failures + later.failures,
+            len(self.sessions | later.sessions),
+            before.run + later.run,
+            len(before.run_sessions | later.run_sessions),
+        )
 
 
 class Window:
@@ -77,24 +109,12 @@ class Window:
         half = self._now.get(place)
         if half is None:
             half = self._now[place] = _Half()
-        half.requests += 1
-        if failed:
-            half.failures += 1
-            if len(half.sessions) < MOST_SESSIONS:
-                half.sessions.add(session)
+        half.ended(session, failed=failed)
 
     def tallies(self, now: float) -> Tallies:
         self._turn(now)
-        none = _Half()
-        halves = {p: (self._old.get(p, none), self._now.get(p, none)) for p in (*self._old, *self._now)}
-        return Tallies(
-            tuple(
-                Tally(
-                    *place, old.requests + new.requests, old.failures + new.failures, len(old.sessions | new.sessions)
-                )
-                for place, (old, new) in halves.items()
-            )
-        )
+        none, places = _Half(), dict.fromkeys((*self._old, *self._now))
+        return Tallies(tuple(self._old.get(p, none).then(self._now.get(p, none), p) for p in places))
 
     def _turn(self, now: float) -> None:
         if now - self._began >= HALF_S:
@@ -135,7 +155,8 @@ def _bad(pool: Pool, seen: Mapping[Place, Tally]) -> list[Place]:
     requests, failures = sum(t.requests for t in tallies), sum(t.failures for t in tallies)
 
     def is_bad(tally: Tally) -> bool:
-        if tally.failures < FAILURES or tally.sessions < SESSIONS or tally.failures < SHARE * tally.requests:
+        most = tally.failures >= max(FAILURES, SHARE * tally.requests) and tally.sessions >= SESSIONS
+        if not most and (tally.run < FAILURES or tally.run_sessions < SESSIONS):
             return False
         others, failed = requests - tally.requests, failures - tally.failures
         return others > 0 and tally.failures / tally.requests >= WORSE * failed / others
@@ -154,4 +175,6 @@ def added(tallies: list[Tally]) -> dict[Place, Tally]:
             before.requests += tally.requests
             before.failures += tally.failures
             before.sessions += tally.sessions
+            before.run += tally.run
+            before.run_sessions += tally.run_sessions
     return total

@@ -21,9 +21,9 @@ def seen(**by_replica):
 def test_a_window_counts_requests_failures_and_the_sessions_that_failed():
     window = Window()
     for i in range(6):
-        window.ended(A, b"s%d" % (i % 2), 100.0, failed=i < 4)
+        window.ended(A, b"s%d" % (i % 2), 100.0, failed=i < 4 or i == 5)
     window.ended(B, b"s", 100.0, failed=False)
-    assert window.tallies(100.0).replicas == (Tally("p", "a", 6, 4, 2), Tally("p", "b", 1, 0, 0))
+    assert window.tallies(100.0).replicas == (Tally("p", "a", 6, 5, 2, 1, 1), Tally("p", "b", 1, 0, 0))
 
 
 def test_what_is_old_is_dropped():
@@ -35,9 +35,24 @@ def test_what_is_old_is_dropped():
     assert window.tallies(100.0 + 9 * HALF_S).replicas == ()
 
 
+def test_the_failures_since_the_last_success_are_counted_over_both_halves():
+    window = Window()
+    for i in range(20):
+        window.ended(A, b"well", 100.0, failed=False)
+        if i > 16:
+            window.ended(A, b"s%d" % i, 100.0 + i / 100, failed=True)
+    window.ended(A, b"s19", 101.0, failed=True)
+    assert window.tallies(101.0).replicas == (Tally("p", "a", 24, 4, 3, 2, 1),)
+    window.ended(A, b"t", 100.0 + HALF_S, failed=True)
+    assert window.tallies(100.0 + HALF_S).replicas == (Tally("p", "a", 25, 5, 4, 3, 2),)
+    assert window.tallies(100.0 + 2 * HALF_S).replicas == (Tally("p", "a", 1, 1, 1, 1, 1),)
+    window.ended(A, b"t", 100.0 + 2 * HALF_S, failed=False)
+    assert window.tallies(100.0 + 2 * HALF_S).replicas == (Tally("p", "a", 2, 1, 1, 0, 0),)
+
+
 def test_what_several_pickers_saw_is_added_up():
-    assert added([Tally("p", "a", 3, 2, 1), Tally("p", "a", 4, 1, 1), Tally("p", "b", 1, 0, 0)]) == seen(
-        a=(7, 3, 2), b=(1, 0, 0)
+    assert added([Tally("p", "a", 3, 2, 1, 2, 1), Tally("p", "a", 4, 1, 1, 1, 1), Tally("p", "b", 1, 0, 0)]) == seen(
+        a=(7, 3, 2, 3, 2), b=(1, 0, 0)
     )
 
 
@@ -49,6 +64,10 @@ def test_what_several_pickers_saw_is_added_up():
         (seen(a=(4, 4, 4), b=(10, 0, 0)), set()),  # too few
         (seen(a=(10, 8, 2), b=(10, 0, 0)), set()),  # of two sessions only
         (seen(a=(100, 49, 9), b=(10, 0, 0)), set()),  # most go well
+        (seen(a=(100, 5, 3, 5, 3), b=(10, 0, 0)), {A}),  # but not the last ones
+        (seen(a=(100, 9, 9, 4, 4), b=(10, 0, 0)), set()),  # too few of these
+        (seen(a=(100, 9, 3, 9, 2), b=(10, 0, 0)), set()),  # of two sessions only
+        (seen(a=(100, 5, 5, 5, 5), b=(100, 5, 5, 0, 0)), set()),  # it fails everywhere
         (seen(a=(10, 8, 4), b=(10, 6, 4)), set()),  # it fails everywhere
         (seen(a=(10, 8, 4)), set()),  # nobody to be compared with
         ({}, set()),
@@ -73,16 +92,12 @@ def test_each_time_is_longer_and_after_a_while_it_is_a_first_time_again():
 
 
 @given(
-    st.integers(1, 6).flatmap(
-        lambda n: st.lists(
-            st.tuples(st.integers(0, 30), st.integers(0, 30), st.integers(0, 30)), min_size=n, max_size=n
-        )
-    ),
+    st.integers(1, 6).flatmap(lambda n: st.lists(st.tuples(*[st.integers(0, 30)] * 5), min_size=n, max_size=n)),
     st.integers(1, 5),
 )
 def test_never_more_than_half_of_a_pool(numbers, rounds):
     names = "abcdef"[: len(numbers)]
-    tallies = seen(**{n: (max(r, f), f, s) for n, (r, f, s) in zip(names, numbers, strict=True)})
+    tallies = seen(**{n: (max(r, f), f, *more) for n, (r, f, *more) in zip(names, numbers, strict=True)})
     records = {}
     for step in range(rounds):
         records = judged(fleet(*names), tallies, records, 10.0 * step)

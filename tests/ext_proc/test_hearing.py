@@ -34,6 +34,6 @@ def test_who_answers_5xx_or_is_retried_elsewhere_has_failed_and_other_refusals_a
     ended(b"6", replica_id="", status=503, attempts=0)  # nobody was there
     picking.picker.finished(outcome(ref="", replica_id="gpu-2", status=500))  # not ours
     assert picking.picker.tallies(picking.now).replicas == (
-        Tally("p", "gpu-0", 4, 2, 2),
+        Tally("p", "gpu-0", 4, 2, 2, 2, 2),
         Tally("p", "gpu-1", 1, 0, 0),
     )
