@@ -111,9 +111,11 @@ class Chains:
         self._serve(history.prompt, replica_id, now)
         for news in self._news:
             news.note(history.prompt, replica_id)
-        self._put(history.unsaid, (replica_id,), now)
+        alone = ((replica_id,), now)
+        self._put(history.unsaid, alone)
         if history.tail is not None:
-            self._put(history.tail, (replica_id,), now)
+            self._put(history.tail, alone)
+        self._shrink(6, now)
 
     def news(self) -> News:
         """For one listener: from now on it gets a note of every prompt that is served here."""
@@ -133,10 +135,15 @@ class Chains:
         """What another picker says. It is not told on: who says it says it to all."""
         for each in served:
             self._serve(each.prompt, each.replica, now)
+            self._shrink(2, now)
 
     def _serve(self, prompt: bytes, replica_id: str, now: float) -> None:
         before = self._get(prompt, now)
-        self._put(prompt, (replica_id, *(r for r in before if r != replica_id))[:MAX_REPLICAS], now)
+        if before and (before[0] != replica_id or len(before) > 1):
+            replicas = (replica_id, *(r for r in before if r != replica_id))[:MAX_REPLICAS]
+        else:
+            replicas = (replica_id,)
+        self._put(prompt, (replicas, now))
 
     def _get(self, digest: bytes, now: float) -> tuple[str, ...]:
         entry = self._entries.get(digest)
@@ -145,11 +152,14 @@ class Chains:
     def _any(self, digests: Iterable[bytes], now: float) -> bool:
         return any(self._get(digest, now) for digest in digests)
 
-    def _put(self, digest: bytes, replicas: tuple[str, ...], now: float) -> None:
+    def _put(self, digest: bytes, entry: tuple[tuple[str, ...], float]) -> None:
+        self._entries[digest] = entry
+        self._entries.move_to_end(digest)
+
+    def _shrink(self, at_most: int, now: float) -> None:
+        """A few at a time, twice as many as may have come, so that no single request pays for many."""
         entries = self._entries
-        entries.pop(digest, None)
-        entries[digest] = (replicas, now)
-        for _ in range(2):  # a few at a time, so that no single request pays for many
+        for _ in range(min(at_most, len(entries))):
             first = next(iter(entries))
             if len(entries) <= self._max and now - entries[first][1] < self._ttl_s:
                 return

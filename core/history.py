@@ -26,9 +26,22 @@ MAX_ID_BYTES = 256
 _ABSENT = msgspec.Raw(b"")
 
 
-class _Body(msgspec.Struct):
-    messages: msgspec.Raw = _ABSENT
-    input: msgspec.Raw = _ABSENT
+class _Message(msgspec.Struct, gc=False):
+    """One of the messages, or an item of the responses API. What it says beside its content (calls of tools, and whose
+    result it is) stands in its own order."""
+
+    role: object = None
+    content: object = None
+    type: object = None
+    tool_calls: object = msgspec.UNSET
+    tool_call_id: object = msgspec.UNSET
+    name: object = msgspec.UNSET
+    arguments: object = msgspec.UNSET
+    call_id: object = msgspec.UNSET
+    output: object = msgspec.UNSET
+
+
+class _Members(msgspec.Struct):
     system: msgspec.Raw = _ABSENT
     tools: msgspec.Raw = _ABSENT
     conversation: msgspec.Raw = _ABSENT
@@ -38,7 +51,21 @@ class _Body(msgspec.Struct):
     user: msgspec.Raw = _ABSENT
 
 
-_decoder = msgspec.json.Decoder(_Body)
+class _Body(_Members):
+    """As all clients send it: gone through once."""
+
+    messages: list[_Message] | None = None
+    input: list[_Message] | str | None = None
+
+
+class _OddBody(_Members):
+    """Any other."""
+
+    messages: msgspec.Raw = _ABSENT
+    input: msgspec.Raw = _ABSENT
+
+
+_decoder, _odd_decoder = msgspec.json.Decoder(_Body), msgspec.json.Decoder(_OddBody)
 
 # Claude Code puts a checksum of the whole request into its system text: another one with every turn.
 _CHECKSUM = re.compile(r"\bcch=[0-9a-f]+")
@@ -91,8 +118,20 @@ def history_of(body: bytes, seed: bytes) -> History | None:
 def _parsed(body: bytes) -> _Body:
     try:
         return _decoder.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return _as_usual(body)
+
+
+def _as_usual(body: bytes) -> _Body:
+    """What is no message is passed over, and what is no list of them."""
+    try:
+        odd = _odd_decoder.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise NotAnObjectError(str(error)) from error
+    usual = _Body(messages=_messages(_value(odd.messages)), input=_messages(_value(odd.input)))
+    for name in _Members.__struct_fields__:
+        setattr(usual, name, getattr(odd, name))
+    return usual
 
 
 def _system(parsed: _Body) -> bytes:
@@ -102,8 +141,10 @@ def _system(parsed: _Body) -> bytes:
 
 def _spoken(parsed: _Body) -> list[tuple[str, bytes]]:
     """The role of each message, and all that it says. Read and encoded once, for whoever takes digests of it."""
-    messages = _list(parsed.messages) or _list(parsed.input)
-    return [(_role(message), _encoded(_text(message.get("content")) + _calls(message))) for message in messages]
+    messages = parsed.messages or parsed.input
+    if not messages or isinstance(messages, str):
+        return []
+    return [(_role(message), _encoded(_text(message.content) + _calls(message))) for message in messages]
 
 
 def _prompt(tools: bytes, system: bytes, spoken: Iterable[tuple[str, bytes]], seed: bytes) -> Prompt:
@@ -139,38 +180,43 @@ def _history(system: bytes, spoken: Iterable[tuple[str, bytes]], seed: bytes) ->
     whole, unsaid = _digest(seed), _digest(seed + b"\0")
     if system:
         whole = _digest(b"%bsystem\0%b" % (whole, _digest(system)))
-    tail: bytes | None = None
-    earlier: list[tuple[bytes, bytes, bytes]] = []
+    last: tuple[bytes, int] | None = None  # what was said last but by the system, and how long it is
+    earlier: list[tuple[bytes, bytes, bytes | None]] = []
     for role, data in spoken:
-        if role == "assistant" and tail is not None:
-            earlier.append((whole, unsaid, tail))
+        if role == "assistant" and last is not None:
+            earlier.append((whole, unsaid, _tail(seed, *last)))
         said = b"%b\0%b" % (role.encode("utf-8", "surrogatepass"), _digest(data))
         whole = _digest(whole + said)
         if role not in ("system", "developer"):
             unsaid = _digest(unsaid + said)
-            tail = _digest(seed + said) if len(data) >= SHORT_MESSAGE else b""
+            last = said, len(data)
     earlier.reverse()
     return History(
         whole,
         tuple([digests[0] for digests in earlier]),
         unsaid,
         tuple([digests[1] for digests in earlier]),
-        tail or None,
-        tuple([digests[2] for digests in earlier if digests[2]]),
+        None if last is None else _tail(seed, *last),
+        tuple([digests[2] for digests in earlier if digests[2] is not None]),
     )
 
 
+def _tail(seed: bytes, said: bytes, size_bytes: int) -> bytes | None:
+    return _digest(seed + said) if size_bytes >= SHORT_MESSAGE else None
+
+
 def _encoded(text: str) -> bytes:
-    stable = _CHECKSUM.sub("", text) if "cch=" in text else text
-    return stable.encode("utf-8", "surrogatepass")
+    if "=" in text and "cch=" in text:  # looked for by one letter, most texts are passed over ten times as fast
+        text = _CHECKSUM.sub("", text)
+    return text.encode("utf-8", "surrogatepass")
 
 
-def _role(message: dict[str, object]) -> str:
+def _role(message: _Message) -> str:
     """Items of the responses API have a type instead, where they are not messages: the model's, but for results."""
-    role = message.get("role")
+    role = message.role
     if isinstance(role, str):
         return role
-    return "tool" if str(message.get("type", "")).endswith("_output") else "assistant"
+    return "tool" if str(message.type or "").endswith("_output") else "assistant"
 
 
 def _text(content: object) -> str:
@@ -191,19 +237,22 @@ def _part(part: object) -> str:
     return msgspec.json.encode(part).decode()
 
 
-def _calls(message: dict[str, object]) -> str:
-    """What a message says beside its content: calls of tools, and whose result it is."""
-    said = [
-        message[key]
-        for key in ("tool_calls", "tool_call_id", "name", "arguments", "call_id", "output")
-        if key in message
-    ]
-    return "\x1d" + msgspec.json.encode(said).decode() if said else ""
+def _calls(message: _Message) -> str:
+    """What a message says beside its content."""
+    if (
+        message.tool_calls is message.tool_call_id is message.name is message.arguments is message.call_id
+        is message.output is msgspec.UNSET
+    ):  # fmt: skip
+        return ""
+    members = (message.tool_calls, message.tool_call_id, message.name, message.arguments, message.call_id)
+    said = [member for member in (*members, message.output) if member is not msgspec.UNSET]
+    return "\x1d" + msgspec.json.encode(said).decode()
 
 
-def _list(raw: msgspec.Raw) -> list[dict[str, object]]:
-    value = _value(raw)
-    return [m for m in value if isinstance(m, dict)] if isinstance(value, list) else []
+def _messages(value: object) -> list[_Message] | None:
+    if not isinstance(value, list):
+        return None
+    return [msgspec.convert(message, _Message) for message in value if isinstance(message, dict)]
 
 
 def _value(raw: msgspec.Raw) -> object:
@@ -212,7 +261,7 @@ def _value(raw: msgspec.Raw) -> object:
         return None
     try:
         value: object = msgspec.json.decode(raw)
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     return value
 

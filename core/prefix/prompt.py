@@ -42,21 +42,22 @@ class Marking:
     def add(self, role: str, data: bytes) -> None:
         """One message, or what stands before all messages (tools)."""
         if len(self._marks) >= MAX_MARKS:
-            return None
-        self._hash.update(role.encode("utf-8", "surrogatepass") + b"\0")
-        if len(data) <= SLICE_BYTES:
-            return self._mark(data + b"\0")
+            return
+        begun = role.encode("utf-8", "surrogatepass") + b"\0"
         cut = 0
         while len(data) - cut > SLICE_BYTES and len(self._marks) < MAX_MARKS - 1:
-            self._mark(data[cut : cut + SLICE_BYTES])
+            self._mark(begun, data[cut : cut + SLICE_BYTES])
+            begun = b""
             cut += SLICE_BYTES
-        return self._mark(data[cut:] + b"\0")
+        self._mark(begun, data[cut:] + b"\0")
 
     def prompt(self) -> Prompt:
         return Prompt(tuple(self._marks), tuple(self._tokens))
 
-    def _mark(self, data: bytes) -> None:
-        self._hash.update(data)
+    def _mark(self, begun: bytes, data: bytes) -> None:
+        """`begun` is no part of what is counted."""
+        hashed = self._hash
+        hashed.update(begun + data)
         self._bytes += len(data)
-        self._marks.append(self._hash.intdigest())
+        self._marks.append(hashed.intdigest())
         self._tokens.append(-(-self._bytes // BYTES_PER_TOKEN))

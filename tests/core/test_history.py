@@ -154,6 +154,19 @@ def test_messages_of_another_shape_are_no_history(messages: object):
     assert read(json.dumps({"messages": messages}).encode(), BODY_FIELDS, SEED).history is None
 
 
+def test_what_is_no_message_is_passed_over():
+    said = {"role": "user", "content": LONG, "name": "n"}
+    odd = read(json.dumps({"messages": [1, said, "x"], "session_params": {}}).encode(), BODY_FIELDS, SEED)
+    assert odd == read(json.dumps({"messages": [said]}).encode(), BODY_FIELDS, SEED)
+    assert odd.history is not None
+
+
+def test_contents_nested_deeper_than_anybody_reads_are_no_history():
+    deep = b'{"messages":[{"role":"user","content":%s}]}' % (b"[" * 100_000 + b"]" * 100_000)
+    with pytest.raises(NotAnObjectError):
+        read(deep, BODY_FIELDS, SEED)
+
+
 json_values = st.recursive(
     st.none() | st.booleans() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
     lambda v: st.lists(v) | st.dictionaries(st.text(), v),
