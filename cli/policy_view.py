@@ -8,6 +8,11 @@ import msgspec
 
 from homing.cli.api_client import Api
 
+HERE_ALONE = (
+    "  HELD HERE ALONE: it cannot be kept now, and no other control service hears of it before it can be."
+    " Say it to each: homing bypass {state} --api URL"
+)
+
 
 class PoolPolicy(msgspec.Struct):
     mode: str | None = None
@@ -29,9 +34,12 @@ class Difference(msgspec.Struct):
 
 
 class Policies(msgspec.Struct):
+    """`kept`: false while the kill switch holds at the control service that was asked, and nowhere else."""
+
     now: Policy
     differences: list[Difference]
     earlier: list[Policy]
+    kept: bool = True
 
 
 def put(api: Api, before: Policy, *, bypass: bool, pools: dict[str, PoolPolicy]) -> Policies:
@@ -45,6 +53,8 @@ def in_words(policies: Policies) -> str:
     lines = [headline(now)]
     if now.bypass:
         lines.append("  bypass is on: every pool is off, as if homing were not there")
+    if not policies.kept:
+        lines.append(HERE_ALONE.format(state="on" if now.bypass else "off"))
     for pool, said in sorted(now.pools.items()):
         shares = [
             f"{replica} {share:.0%} of the new sessions at most" for replica, share in sorted(said.shares.items())

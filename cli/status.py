@@ -116,7 +116,7 @@ def described(status: Status, now_s: float) -> str:
         lines += table(pool)
     lines += [said(drain, now_s) for drain in status.drains]
     lines += [f"Envoy {s.node} {s.envoy_version}: {s.answer}" for s in status.envoys] or ["no Envoy is connected"]
-    if status.policy.now.pools:
+    if status.policy.now.pools or not status.policy.kept:
         lines += in_words_of_policy(status.policy).splitlines()
     lines += of_sources(status.sources)
     lines += of_control(status.control)

@@ -62,9 +62,11 @@ class DifferenceView(BaseModel):
 
 
 class PoliciesView(BaseModel):
-    """`now` in force; `differences`: what of it does not hold, and what does; `earlier`: the newest first."""
+    """`now` in force; `kept`: false while the kill switch holds at this control service alone, since it cannot be kept;
+    `differences`: what of it does not hold, and what does; `earlier`: the newest first."""
 
     now: PolicyView
+    kept: bool
     differences: tuple[DifferenceView, ...]
     earlier: tuple[PolicyView, ...]
 
@@ -75,7 +77,8 @@ def routes(membership: Membership, policies: Policies, audit: Audit) -> APIRoute
     def shown() -> PoliciesView:
         differing = (DifferenceView(pool=d.pool, policy=d.policy, holds=d.holds) for d in policies.differences)
         earlier = tuple(map(PolicyView.of, policies.all[1:]))
-        return PoliciesView(now=PolicyView.of(policies.now), differences=tuple(differing), earlier=earlier)
+        now, kept = PolicyView.of(policies.now), policies.is_kept
+        return PoliciesView(now=now, kept=kept, differences=tuple(differing), earlier=earlier)
 
     @router.get("/policy")
     async def policy() -> PoliciesView:
@@ -84,13 +87,16 @@ def routes(membership: Membership, policies: Policies, audit: Audit) -> APIRoute
 
     @router.put("/policy")
     async def put(wanted: PolicyWanted, who: Who) -> PoliciesView:
-        """Another policy, from now on. A pool that is not in the file is refused; a replica may come later."""
+        """Another policy, from now on. A pool that is not in the file is refused; a replica may come later. What cannot
+        be kept is refused too, but for the kill switch (nothing but another `bypass`)."""
         known = {pool.id for pool in membership.view.config.pools}
         if unknown := sorted(wanted.pools.keys() - known):
             raise HTTPException(422, f"there is no pool {unknown[0]!r}")
-        await audit.write(who, "policy", "policy", wanted.model_dump_json())
+        content = wanted.content()
+        in_any_case = policies.is_kill_switch(content)
+        await audit.write(who, "policy", "policy", wanted.model_dump_json(), now_or_later=in_any_case)
         try:
-            await policies.put(wanted.content(), who, wanted.if_version)
+            await policies.put(content, who, wanted.if_version)
         except ConflictError:
             raise HTTPException(409, f"policy {policies.now.version} is in force: look at it first") from None
         return shown()

@@ -11,6 +11,7 @@ from typing import Protocol
 log = logging.getLogger(__name__)
 
 MAX_ENTRIES = 10_000
+MAX_UNKEPT = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +36,12 @@ class Audit:
         self._store = store
         self._now_s = now_s
         self._entries: deque[Entry] = deque(maxlen=MAX_ENTRIES)
+        self._unkept: deque[Entry] = deque(maxlen=MAX_UNKEPT)
 
     @property
     def all(self) -> tuple[Entry, ...]:
         """The oldest first."""
-        return tuple(self._entries)
+        return (*self._entries, *self._unkept)
 
     def restore(self, entries: Iterable[Entry]) -> None:
         """All that there are, the oldest first."""
@@ -47,11 +49,25 @@ class Audit:
 
     def newest(self, limit: int) -> tuple[Entry, ...]:
         """The newest first."""
-        return tuple(reversed(self._entries))[:limit]
+        return self.all[::-1][:limit]
 
-    async def write(self, who: str, what: str, target: str, details: str = "") -> None:
-        """Before what it tells of is done. Raises what the store raises: nothing is done unseen."""
+    async def write(self, who: str, what: str, target: str, details: str = "", *, now_or_later: bool = False) -> None:
+        """Before what it tells of is done. Raises OSError when it cannot be kept: nothing is done unseen. But with
+        `now_or_later` it is kept once it can be; until then it is in the log."""
         entry = Entry(self._now_s(), who, what, target, details)
-        await self._store.put_audit(entry)
-        self._entries.append(entry)
+        try:
+            await self._store.put_audit(entry)
+            self._entries.append(entry)
+        except OSError:
+            if not now_or_later:
+                raise
+            self._unkept.append(entry)
         log.info("%s %s %s %s", who, what, target, details)
+
+    async def catch_up(self) -> None:
+        """Keeps what could not be kept. Raises OSError while it still cannot."""
+        while self._unkept:
+            entry = self._unkept[0]
+            await self._store.put_audit(entry)
+            self._entries.append(entry)
+            self._unkept.remove(entry)

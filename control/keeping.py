@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -12,6 +14,8 @@ from homing.control.policies import Policies
 from homing.control.proving import Proving
 from homing.control.registrations import Registrations
 from homing.control.state import LastFound, Proved, Saved
+
+CATCH_UP_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +47,14 @@ class Keeping:
         self.audit.restore(saved.audit)
         self.policies.restore(saved.policies)
         self.drains.restore(saved.drains)
+
+    async def run(self) -> None:
+        """Until cancelled. What had to be done though it could not be kept is kept once it can be."""
+        while True:
+            await asyncio.sleep(CATCH_UP_S)
+            with contextlib.suppress(OSError):  # said where it was tried first
+                await self.audit.catch_up()
+                await self.policies.catch_up()
 
     def known(self) -> Saved:
         return Saved(

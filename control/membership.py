@@ -137,7 +137,7 @@ class Membership:
             self._merge(self.view.config)
 
     def set_policy(self, policy: Policy) -> None:
-        """What operators decided. Where another process decides who is fit, it tells this too."""
+        """What operators decided."""
         if policy != self._policy:
             self._policy = policy
             self._merge(self.view.config)
@@ -153,7 +153,8 @@ class Membership:
         )
         if self._adopted is not None:
             mine = {pool.id for pool in config.pools}  # how to serve others is not in this file
-            self._replace(View(config, Fleet(tuple(p for p in self._adopted.pools if p.id in mine))))
+            adopted = Fleet(tuple(p for p in self._adopted.pools if p.id in mine))
+            self._replace(View(config, applied(self._policy, adopted)))  # it may be that only this process knows it
             return
         here = (
             replace(p, replicas=tuple(r for r in p.replicas if (p.id, r.id) not in self._away))

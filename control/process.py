@@ -51,6 +51,7 @@ from homing.control.trust import in_pickers
 from homing.control.watch import FleetWatch
 from homing.core.config import Config
 from homing.core.fleet import Fleet, decode, encode
+from homing.core.policy import within
 from homing.ext_proc.pins.secret import SharedSecret
 
 log = logging.getLogger(__name__)
@@ -119,13 +120,14 @@ async def run(config: Config, options: Options, resources: Resources) -> None:
 
     async def work() -> None:
         if peer is not None:
-            await peer.begin(lambda: _last_fleet(options.state))
+            await peer.begin(lambda: _last_fleet(options.state, policies))
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(telling.run())
             tasks.create_task(drains.run())
             tasks.create_task(sources.run())
             tasks.create_task(registrations.run())
             tasks.create_task(outliers.run())
+            tasks.create_task(keeping.run())
             tasks.create_task(warn_of_pins_apart(lambda: len(ads.streams), lambda: membership.view.config))
             tasks.create_task(watch.run(_unmoved(config, telling.aim)))
             if peer is not None:
@@ -174,12 +176,17 @@ def _peer(
     return peer
 
 
-def _last_fleet(state: Path | None) -> Fleet | None:
-    """What was told last, where it can be read."""
+def _last_fleet(state: Path | None, policies: Policies) -> Fleet | None:
+    """What was told last, where it can be read; the policies go on with what of them is in it."""
+    if state is None:
+        return None
+    file = state / FLEET_FILE
     try:
-        return decode((state / FLEET_FILE).read_bytes()) if state is not None else None
+        fleet, told_s = decode(file.read_bytes()), file.stat().st_mtime
     except (OSError, msgspec.MsgspecError):
         return None
+    policies.go_on(within(fleet), told_s)
+    return fleet
 
 
 def _token(config: Config, file: Path) -> str | None:

@@ -67,12 +67,15 @@ def applied(policy: Policy, fleet: Fleet) -> Fleet:
 
 
 def within(fleet: Fleet) -> Policy:
-    """The policy that was applied to it, for whoever goes on with it alone."""
+    """The policy that was applied to it, for whoever goes on with it alone. Every pool off is taken for the bypass."""
 
     def said(pool: Pool) -> PoolPolicy:
         return PoolPolicy(pool.mode, {r.id: r.share for r in pool.replicas if r.share < 1})
 
-    return Policy(pools={pool.id: said(pool) for pool in fleet.pools})
+    pools = {pool.id: said(pool) for pool in fleet.pools}
+    if pools and all(each.mode == "off" for each in pools.values()):
+        return Policy(bypass=True, pools={p: replace(each, mode=None) for p, each in pools.items() if each.shares})
+    return Policy(pools={pool_id: each for pool_id, each in pools.items() if not each.empty})
 
 
 def differences(policy: Policy, modes: Mapping[str, Mode], fleet: Fleet) -> Iterator[PolicyDifference]:

@@ -19,7 +19,11 @@ FILE = "pools: {p: {mode: route, replicas: [{id: a, address: '10.0.0.1:80'}, {id
 
 
 class Store:
+    away = False
+
     async def put_policy(self, policy):
+        if self.away:
+            raise OSError("away")
         return True
 
     async def put_audit(self, entry):
@@ -27,8 +31,13 @@ class Store:
 
 
 @pytest.fixture
-def policies():
-    return Policies(Membership(parse(FILE, "homing.yaml")), Store(), lambda: 1764450000.0)
+def store():
+    return Store()
+
+
+@pytest.fixture
+def policies(store):
+    return Policies(Membership(parse(FILE, "homing.yaml")), store, lambda: 1764450000.0)
 
 
 @pytest.fixture
@@ -69,6 +78,15 @@ def test_bypass_and_back(homing, policies):
     assert homing("bypass", "on").output == "bypass is on already\n"
     homing("bypass", "off")
     assert (policies.now.version, policies.now.bypass, policies.now.of("p").mode) == (3, False, "observe")
+
+
+def test_bypass_that_cannot_be_kept_holds_and_is_said_to_hold_there_alone(homing, policies, store):
+    store.away = True
+    result = homing("bypass", "on")
+    assert (result.exit_code, policies.now.bypass) == (0, True)
+    assert "HELD HERE ALONE" in result.output
+    assert "homing bypass on --api URL" in result.output
+    assert "homing bypass off --api URL" in homing("bypass", "off").output
 
 
 def test_rollback_and_its_refusals(homing, policies):

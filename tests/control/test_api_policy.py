@@ -12,6 +12,7 @@ async def test_before_the_first_there_is_none(client):
     answer = (await client.get("/api/policy")).json()
     assert answer == {
         "now": {"version": 0, "at_s": 0.0, "who": "", "bypass": False, "pools": {}},
+        "kept": True,
         "differences": [],
         "earlier": [],
     }
@@ -65,10 +66,47 @@ async def test_what_is_none_is_refused_whole(service, client, wanted):
     assert service.policies.all == ()
 
 
-async def test_what_cannot_be_kept_is_not_done(service, client, monkeypatch):
+@pytest.fixture
+def disk(service, monkeypatch):
+    """Of the state: full, until what this gives is called."""
+
     async def full(_):
         raise StateError("disk full")
 
-    monkeypatch.setattr(service.state, "put_policy", full)
-    assert (await client.put("/api/policy", json={"bypass": True})).status_code == 503
-    assert pool(service).mode is None
+    with monkeypatch.context() as patch:
+        for write in ("put_policy", "put_audit"):
+            patch.setattr(service.state, write, full)
+        yield patch.undo
+
+
+async def test_what_cannot_be_kept_is_not_done(service, client, disk):
+    wanted = {"bypass": True, "pools": {"p": {"mode": "observe"}}}
+    answer = await client.put("/api/policy", json=wanted)
+    assert (answer.status_code, answer.json()) == (503, {"detail": "disk full"})
+    assert (await client.post("/api/policy/rollback", params={"version": 0})).status_code == 503
+    assert (pool(service).mode, service.policies.now.version) == (None, 0)
+
+
+async def test_the_kill_switch_works_though_it_cannot_be_kept_and_is_kept_once_it_can_be(service, client, disk):
+    answer = (await client.put("/api/policy", json={"bypass": True, "if_version": 0})).json()
+    assert (answer["kept"], answer["now"]["bypass"], answer["now"]["version"]) == (False, True, 0)
+    assert pool(service).mode == "off"
+    with pytest.raises(StateError):
+        await service.policies.catch_up()
+    with pytest.raises(StateError):
+        await service.audit.catch_up()
+    assert len((await client.get("/api/audit")).json()["entries"]) == 1
+    disk()
+    await service.audit.catch_up()
+    await service.policies.catch_up()
+    answer = (await client.get("/api/policy")).json()
+    assert (answer["kept"], answer["now"]["bypass"], answer["now"]["version"]) == (True, True, 1)
+    assert (answer["now"]["who"], pool(service).mode) == ("127.0.0.1", "off")
+    assert len((await client.get("/api/audit")).json()["entries"]) == 1
+    assert len(service.audit._unkept) == 0
+
+
+async def test_the_kill_switch_can_be_taken_back_before_it_was_kept(service, client, disk):
+    await client.put("/api/policy", json={"bypass": True})
+    answer = (await client.put("/api/policy", json={"bypass": False})).json()
+    assert (answer["kept"], answer["now"]["bypass"], pool(service).mode) == (False, False, None)

@@ -41,6 +41,13 @@ def test_who_goes_on_alone_with_a_fleet_goes_on_with_its_policy(policy):
     assert applied(within(fleet), FLEET) == fleet
 
 
+def test_every_pool_off_is_taken_for_the_bypass_which_can_be_ended():
+    bypassed = applied(Policy(bypass=True, pools={"p": CANARY}), FLEET)
+    assert within(bypassed) == Policy(bypass=True, pools={"p": PoolPolicy(None, {"b": 0.1})})
+    assert within(applied(Policy(pools={"p": PoolPolicy("off")}), FLEET)) == Policy(pools={"p": PoolPolicy("off")})
+    assert within(Fleet()) == Policy()
+
+
 def test_what_does_not_hold_is_said():
     policy = Policy(pools={"p": PoolPolicy("full", {"gone": 0.5}), "q": PoolPolicy("off"), "x": PoolPolicy("off")})
     assert list(differences(policy, {"p": "observe", "q": "full"}, FLEET)) == [

@@ -130,6 +130,18 @@ class Controls:
         (pool,) = self.api(name, "/api/fleet")["pools"]
         return [r["id"] for r in pool["replicas"] if r["failing"]]
 
+    def bypass(self, name: str) -> tuple[bool, bool]:
+        """Whether it is on, and whether that is kept."""
+        said = self.api(name, "/api/policy")
+        return said["now"]["bypass"], said["kept"]
+
+    def asks_pickers(self) -> bool:
+        """Whether Envoy does, for one more request."""
+        before = self.stat("http.homing.ext_proc.streams_started")
+        body = {"model": "m", "messages": [{"role": "user", "content": "hello"}], "max_tokens": 1}
+        httpx.post(f"http://127.0.0.1:{self.listen}/v1/chat/completions", json=body, trust_env=False, timeout=10)
+        return self.stat("http.homing.ext_proc.streams_started") > before
+
     def homing(self, name: str, *arguments: str) -> str:
         """The output of a `homing` command that must succeed, asked of the control service `name`."""
         argv = (*HOMING, arguments[0], "-c", str(self.file(name)), *arguments[1:])

@@ -141,6 +141,10 @@ async def test_without_redis_both_go_on_and_take_no_more_than_half_of_a_pool_awa
         async with httpx.AsyncClient(trust_env=False) as client:
             answer = await client.post(both.url(name, "/api/pools/p/replicas/a/drain"))
         assert (answer.status_code, "cannot be had" in answer.json()["detail"]) == (503, True)
+        assert "HELD HERE ALONE" in await asyncio.to_thread(both.homing, name, "bypass", "on")
+    await eventually(lambda: not both.asks_pickers(), "Envoy to pass the pickers by")
+    before = await both.turns()
+    assert await both.turns() == before  # the hash goes on
     for name in ("a", "b"):
         both.processes.kill(f"replica-{name}")
     for name in NAMES:
@@ -153,6 +157,11 @@ async def test_without_redis_both_go_on_and_take_no_more_than_half_of_a_pool_awa
     await eventually(lambda: sorted(map(both.role, NAMES)) == ["following", "leading"], "one of them to lead")
     for name in NAMES:
         await eventually(lambda name=name: both.states(name)["c"] == ("draining", True), "the drain to be there still")
+    await eventually(lambda: {both.bypass(name) for name in NAMES} == {(True, True)}, "the bypass to be kept")
+    assert not both.asks_pickers()
+    both.homing("two", "bypass", "off")
+    await eventually(lambda: {both.bypass(name) for name in NAMES} == {(False, True)}, "it to be taken back by both")
+    await eventually(both.asks_pickers, "Envoy to ask again")
     both.homing("one", "undrain", "c")
     await eventually(lambda: same_everywhere(both), "all to be as before")
     await eventually(lambda: both.stat("cluster.p.membership_healthy") == len(LISTED), "Envoy to have all")
