@@ -37,9 +37,12 @@ class Answer:
         return b"".join(chunk for _, chunk in self.chunks)
 
 
-async def ask(port: int, message: bytes, timeout_s: float = 60.0, host: str = "127.0.0.1") -> Answer:
-    """One request on a connection of its own. A broken answer is an answer that is not `complete`."""
-    answer = Answer()
+async def ask(
+    port: int, message: bytes, timeout_s: float = 60.0, host: str = "127.0.0.1", into: Answer | None = None
+) -> Answer:
+    """One request on a connection of its own. A broken answer is an answer that is not `complete`. `into` is filled as
+    it comes, for those who cannot wait."""
+    answer = into or Answer()
     try:
         async with asyncio.timeout(timeout_s):
             reader, writer = await asyncio.open_connection(host, port)

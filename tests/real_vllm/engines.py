@@ -77,10 +77,6 @@ class Engine:
     def counter(self, name: str) -> float:
         return summed(self.http.get("/metrics").text, f"vllm:{name}_total", {})
 
-    def running(self) -> float:
-        """Requests that it works on."""
-        return summed(self.http.get("/metrics").text, "vllm:num_requests_running", {})
-
     def tokens(self, messages: Sequence[Mapping[str, object]]) -> list[int]:
         """The prompt that its template makes of a conversation."""
         body = {"model": MODEL, "messages": messages, "add_generation_prompt": True}

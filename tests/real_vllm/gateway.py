@@ -54,6 +54,19 @@ class Gateway(Up):
         temporary.write_text(json.dumps(settings))
         temporary.rename(self.file)
 
+    def change(self, replicas: list[str], **more: object) -> None:
+        """Another file, and every process has taken it."""
+        before = self._changes()
+        self.write(replicas, **more)
+        until(
+            lambda: all(now > was for now, was in zip(self._changes(), before, strict=True)), what="the file's readers"
+        )
+
+    def _changes(self) -> list[int]:
+        said = "homing.control.reload: " + str(self.file) + ": changed, and applied"
+        lines = [line for line in self.processes.log("up").splitlines() if said in line]
+        return [sum(line.startswith(f"{name} ") for line in lines) for name in ("control", "picker-0", "standby")]
+
     def replica(self, replica: str) -> Mapping[str, object]:
         """As the API has it in the pool of the tests."""
         pool = next(pool for pool in self.api_json("/api/fleet")["pools"] if pool["id"] == POOL)
