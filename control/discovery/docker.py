@@ -54,11 +54,10 @@ class DockerSource:
 
     async def follow(self) -> AsyncIterator[tuple[Found, ...]]:
         client = await asyncio.to_thread(_connected, self._settings.engine)
-        changed, ended = asyncio.Event(), threading.Event()
-        listening = threading.Thread(
-            target=_listen, args=(client, self._settings.label, _threadsafe(changed), ended), name="docker", daemon=True
-        )
-        listening.start()
+        changed, left, over = asyncio.Event(), threading.Event(), threading.Event()
+        heard = _threadsafe(changed)
+        told = (client, self._settings.label, heard, left, over)
+        threading.Thread(target=_listen, args=told, name="docker", daemon=True).start()
         try:
             while True:
                 changed.clear()
@@ -66,11 +65,11 @@ class DockerSource:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(LIST_EVERY_S):
                         await changed.wait()
-                if not listening.is_alive():
+                if over.is_set():
                     raise SourceError(f"{self._settings.engine}: the stream of events has ended")
                 await asyncio.sleep(SETTLE_S)
         finally:
-            ended.set()
+            left.set()
             client.close()
 
     def _list(self, client: Engine) -> tuple[Found, ...]:
@@ -108,15 +107,17 @@ def _threadsafe(changed: asyncio.Event) -> Changed:
     return tell
 
 
-def _listen(client: Engine, label: str, changed: Changed, ended: threading.Event) -> None:
-    """In a thread of its own until the engine ends the stream, or it breaks. Any event is a reason to list again."""
+def _listen(client: Engine, label: str, changed: Changed, left: threading.Event, over: threading.Event) -> None:
+    """In a thread of its own until nobody listens any more (`left`), or the engine ends the stream, or it breaks: it
+    is `over` then. Any event is a reason to list again."""
     from docker.errors import DockerException
 
     with contextlib.suppress(DockerException, OSError, ValueError):
         for _ in client.events(filters={"type": "container", "label": label}):
-            if ended.is_set():
+            if left.is_set():
                 break
             changed()
+    over.set()
     changed()
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -53,6 +53,23 @@ class Health:
     answered: bool = False
     error: str = ""
     doubted: bool = False
+
+
+class _Doubt:
+    """Of one source that finds nobody."""
+
+    def __init__(self) -> None:
+        self._waiting: asyncio.Task[None] | None = None
+
+    def begin(self, wait: Callable[[Key, float], Coroutine[None, None, None]], key: Key, grace_s: float) -> None:
+        """Once: that it says so again and again, as DNS does, makes it neither more nor less believable."""
+        if self._waiting is None:
+            self._waiting = asyncio.create_task(wait(key, grace_s))
+
+    def end(self) -> None:
+        if self._waiting is not None:
+            self._waiting.cancel()
+            self._waiting = None
 
 
 class Sources:
@@ -129,27 +146,25 @@ class Sources:
 
     async def _follow(self, key: Key, settings: Discovery) -> None:
         retry_s = RETRY_S
-        doubting: asyncio.Task[None] | None = None
+        doubt = _Doubt()
         try:
             while True:
                 try:
                     async for addresses in self._make(key[1], settings).follow():
                         found = addresses if key[1] == "file" else by_rank(addresses, settings.dp_size)
                         retry_s = RETRY_S
-                        if doubting is not None:
-                            doubting.cancel()
-                            doubting = None
                         if found or not self._good.get(key):
+                            doubt.end()
                             await self._believe(key, found)
                         else:
-                            doubting = asyncio.create_task(self._doubt(key, settings.empty_grace_s))
+                            doubt.begin(self._doubt, key, settings.empty_grace_s)
                 except SourceError as error:
+                    doubt.end()
                     self._note_failure(key, str(error))
                 await asyncio.sleep(retry_s * self._random.uniform(0.8, 1.2))
                 retry_s = min(2 * retry_s, MAX_RETRY_S)
         finally:
-            if doubting is not None:
-                doubting.cancel()
+            doubt.end()
 
     async def _doubt(self, key: Key, grace_s: float) -> None:
         """An empty answer counts once nothing else was heard for so long."""
@@ -182,7 +197,7 @@ class Sources:
         before = self.health.get(key, Health())
         if before.error != error:
             log.warning("%s of pool %s fails, its last %d replicas stay: %s", key[1], key[0], before.found, error)
-        self.health[key] = Health(before.found, before.answered, error, before.doubted)
+        self.health[key] = Health(before.found, before.answered, error)
 
     def _report(self, key: Key, found: tuple[Found, ...]) -> None:
         replicas = tuple(

@@ -131,6 +131,26 @@ async def test_a_source_that_goes_on_finding_nobody_is_believed(setup, until):
     assert setup.sources.health[DNS] == Health(0, answered=True)
 
 
+async def test_one_that_says_again_and_again_that_there_is_nobody_is_believed_as_soon(setup, until, caplog):
+    await setup.say((A,))
+    for _ in range(40):  # for longer than the time of grace, as DNS does
+        await setup.say(())
+        await asyncio.sleep(0.01)
+    assert setup.ids == []
+    assert len([r for r in caplog.records if "finds nobody" in r.getMessage()]) == 1
+
+
+async def test_one_that_fails_after_finding_nobody_is_not_believed(setup, until):
+    await setup.say((A,))
+    await setup.say(())
+    await until(lambda: setup.sources.health.get(DNS) == Health(1, answered=True, doubted=True))
+    await setup.say(SourceError("no route"))
+    await asyncio.sleep(0.3)
+    assert (setup.ids, setup.sources.health[DNS]) == (["a"], Health(1, answered=True, error="no route"))
+    await setup.say(())
+    await until(lambda: setup.ids == [])
+
+
 async def test_what_an_earlier_process_found_stands_until_something_else_is_found(setup, until):
     later = Setup()
     later.sources.restore({DNS: (A,), ("gone", "dns"): (B,)})
