@@ -19,10 +19,17 @@ SOON_S = 14 * 86_400.0
 """A certificate that runs out within this time is spoken of."""
 
 
+class Told(msgspec.Struct):
+    """Of one type of resources: `error`: why Envoy refuses the newest, empty where it does not."""
+
+    error: str = ""
+
+
 class Stream(msgspec.Struct):
     node: str
     envoy_version: str
     answer: str
+    types: dict[str, Told] = {}
 
 
 class Xds(msgspec.Struct):
@@ -115,7 +122,7 @@ def described(status: Status, now_s: float) -> str:
         )
         lines += table(pool)
     lines += [said(drain, now_s) for drain in status.drains]
-    lines += [f"Envoy {s.node} {s.envoy_version}: {s.answer}" for s in status.envoys] or ["no Envoy is connected"]
+    lines += [line for stream in status.envoys for line in of_envoy(stream)] or ["no Envoy is connected"]
     if status.policy.now.pools or not status.policy.kept:
         lines += in_words_of_policy(status.policy).splitlines()
     lines += of_sources(status.sources)
@@ -132,6 +139,14 @@ def of_file(file: File) -> list[str]:
         return []
     when = datetime.fromtimestamp(file.refused_at_s or 0.0, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
     return [f"THE FILE WAS REFUSED at {when}, what runs is the one before: {file.refused}"]
+
+
+def of_envoy(stream: Stream) -> list[str]:
+    """What it says to the newest, and what it says against it."""
+    refusals = [
+        f"  refuses {name}, the one before stays: {told.error}" for name, told in stream.types.items() if told.error
+    ]
+    return [f"Envoy {stream.node} {stream.envoy_version}: {stream.answer}", *refusals]
 
 
 def of_sources(found: Sources) -> list[str]:
