@@ -118,6 +118,7 @@ def routes(membership: Membership, drains: Drains, audit: Audit) -> APIRouter:
             begun = [await drains.drain(place, deadline_s) for place in ranks]
         except TooManyDrainsError:
             raise HTTPException(409, "too many replicas are drained: take some back") from None
+        await drains.look(ranks[0])
         waited = await asyncio.gather(*(drains.wait(place, wait_s) for place in ranks))
         views = [shown(now or before) for now, before in zip(waited, begun, strict=True)]
         return views[0] if len(views) == 1 else _together(replica, views)

@@ -120,6 +120,11 @@ class Drains:
         log.info("replica %s of pool %s drains no more", place[1], place[0])
         return True
 
+    async def look(self, place: Place) -> None:
+        """What is left there is known when this returns, if the pickers answer."""
+        if place not in self.left:
+            self.left = await self._ask()
+
     async def wait(self, place: Place, timeout_s: float) -> Drain | None:
         """The drain once it has ended, or as it is after `timeout_s`; None if it was taken back."""
         try:

@@ -37,6 +37,12 @@ async def test_a_drain_is_answered_at_once_and_shown(service, client, until):
     assert (shown["sessions"], shown["streams"]) == (3, 1)
 
 
+async def test_the_answer_says_what_is_left_there_where_the_pickers_know(service, client):
+    service.left = {("p", "r0"): Left(3, 1, certain=True)}
+    answer = (await client.post(DRAIN, params={"deadline_s": 60})).json()
+    assert (answer["sessions"], answer["streams"]) == (3, 1)
+
+
 async def test_who_waits_is_answered_when_it_has_left(service, client):
     asked = asyncio.create_task(client.post(DRAIN, params={"deadline_s": 60, "wait_s": 30}))
     await asyncio.sleep(0.05)
