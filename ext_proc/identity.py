@@ -82,6 +82,11 @@ class Identity:
     def signs(self) -> bool:
         return self._seals.signed is not None
 
+    @property
+    def gives_cookies(self) -> bool:
+        """To browsers that name no session."""
+        return self._cookie is not None
+
     def _by_cookie(self, headers: Headers, key: SessionKey, cookie: Cookie, seal: Seal) -> Caller:
         """Half of its time over, a cookie is given anew."""
         now_s = self._wall()

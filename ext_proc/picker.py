@@ -6,23 +6,20 @@ Everything here is synchronous and runs on one event loop; the fleet is replaced
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from hashlib import blake2b
 
 from homing.core import responses
-from homing.core.chat import NotAnObjectError
 from homing.core.config import Config
 from homing.core.fleet import Fleet
-from homing.core.history import Said, header_safe, read
 from homing.core.outliers import Tallies
 from homing.core.placement.counters import Counters
-from homing.core.placement.decision import Arrival, Decision
+from homing.core.placement.decision import Arrival
 from homing.core.placement.home import Placer
 from homing.core.placement.kept import Kept
 from homing.core.placement.load import Place
 from homing.core.placement.minting import looks_minted
 from homing.core.placement.pools import EMPTY, CompiledFleet, CompiledPool
-from homing.core.prefix.prompt import Prompt
 from homing.core.session import KEY_ID_BYTES, SessionKey
 from homing.ext_proc.body import Bodies, Work
 from homing.ext_proc.counts import Counts
@@ -34,13 +31,12 @@ from homing.ext_proc.identity import GIVEN, NO_SEALS, Caller, Identity, Seals
 from homing.ext_proc.learning import LEARN, SESSION, ResponseLearner, learn, lesson
 from homing.ext_proc.models import Models
 from homing.ext_proc.outcomes import Outcome
+from homing.ext_proc.placing import Placing
 from homing.ext_proc.prefixes import Prefixes
 from homing.ext_proc.proof import Proof
 from homing.ext_proc.response_requests import ResponsesRequest, ResponseVisit
 from homing.ext_proc.routed import NEW_SESSION, RoutedRequest, Settled, UnnamedRequest
 from homing.ext_proc.settling import Settling, length
-from homing.ext_proc.tokenizing import Sent
-from homing.ext_proc.unread import Unread
 
 CONVERSATION_PATHS = (b"/v1/chat/completions", b"/v1/messages", responses.PATH)
 
@@ -63,8 +59,6 @@ class Picker:
         self.fleet = EMPTY
         self.version: str | None = None
         self.identity = identity or Identity(clock, bytes)  # without seals it asks neither
-        self.kept = Kept(placer, lambda: self.identity.tenant_header is not None)
-        self.unread = Unread(placer, clock)
         self._clock = clock
         self._ttft = ttft
         self._prefixes = prefixes
@@ -72,8 +66,11 @@ class Picker:
         self.proof = Proof(self.counts, chance)
         self.bodies = Bodies(secret, clock, self.counts, self.proof)
         self.models = Models(secret, clock)
-        self._fields: tuple[str, ...] = ()
-        self._recognises = False
+        self.kept = Kept(placer, lambda: self.identity.tenant_header is not None)
+        self.placing = Placing(
+            placer, self.counts, self.bodies, self.models, prefixes, self.kept, lambda: self.fleet.by_id.values(), clock
+        )
+        self.unread = self.placing.unread
         self._settling = Settling(placer, self.identity.key, self.counts, clock)
         self._hearing = Hearing(placer, self.counts, ttft, clock)
 
@@ -85,7 +82,7 @@ class Picker:
         self.placer.homes.limit(sessions.ttl_s, sessions.max)
         self.placer.chains.limit(sessions.ttl_s, sessions.max)
         # an id in the body is the client's own: where ids are signed it names nothing
-        self._fields, self._recognises = () if seals.signed else sessions.body_fields, sessions.history
+        self.placing.fields, self.placing.recognises = () if seals.signed else sessions.body_fields, sessions.history
         self.bodies.configure(config)
         self.placer.scales.configure({pool.id: pool.placement.settings() for pool in config.pools})
         self.models.configure(config)
@@ -128,11 +125,16 @@ class Picker:
     def route(
         self, request: RequestHeadersReceived
     ) -> RoutedRequest | Settled | Reject | Reading[RoutedRequest | Reject]:
-        settled = self._settling.settle(request, self._pool_of(request))
-        if settled is not None:
-            return settled
-        wait = self._to_read(request)
-        return self._route(request) if wait is None else Reading(wait, lambda: self._route(request))
+        pool = self._pool_of(request)
+        if pool is not None and (key := self._settling.usual(request, pool)) is not None:
+            if GIVEN not in request.headers:
+                if not self.identity.gives_cookies and self._reads(request):
+                    work = self.bodies.work(pool.pool, request, key)
+                    return UnnamedRequest(self.placing, pool, None, request.model, key, work)
+            elif (settled := self._settling.settle(pool, key, length(request.headers))) is not None:
+                return settled
+        wait = self._to_read(request, pool)
+        return self._route(request, pool) if wait is None else Reading(wait, lambda: self._route(request, pool))
 
     def _plain_pools(self) -> frozenset[str]:
         """Whose usual requests `settling` may decide."""
@@ -145,9 +147,9 @@ class Picker:
             if self.bodies.leaves(pool.pool) and settings(pool_id).reject_above_tokens <= 0
         )
 
-    def _to_read(self, request: RequestHeadersReceived) -> Awaitable[object] | None:
+    def _to_read(self, request: RequestHeadersReceived, pool: CompiledPool | None) -> Awaitable[object] | None:
         """Of what the headers name: a session of the client's, or a response."""
-        pool, key = self._pool_of(request), self.identity.key(request.headers)
+        key = self.identity.key(request.headers)
         if (response_id := responses.named_by(request.headers.get(":path", b""))) is not None:
             pools = self.fleet.by_id.values() if pool is None else (pool,)
             return self.unread.of_path(pools, self.kept.keys(key.tenant, response_id))
@@ -158,9 +160,8 @@ class Picker:
         """The route rules where it leads to a cluster: own routes may choose by path and name no model."""
         return self.fleet.by_id.get(request.cluster) if request.cluster else self.fleet.pool_for(request.model)
 
-    def _route(self, request: RequestHeadersReceived) -> RoutedRequest | Reject:
-        headers = request.headers
-        pool = self._pool_of(request)
+    def _route(self, request: RequestHeadersReceived, pool: CompiledPool | None) -> RoutedRequest | Reject:
+        headers, desk = request.headers, self.placing
         caller = self.identity.of(headers)
         key, given = caller.key, caller.given
         self._count_odd(headers, key)
@@ -176,11 +177,11 @@ class Picker:
             pool = self.models.held(pool, self.fleet, key, auto)
         if pool is None:  # a list of models, or an unknown one: Envoy's own route answers it
             issued = self._issued(headers, caller)
-            return RoutedRequest(self, None, None, request.model, key, closing=closing, lesson=issued)
+            return RoutedRequest(desk, None, None, request.model, key, closing=closing, lesson=issued)
         work, expires = self.bodies.work(pool.pool, request, key, auto), headers.get("x-homing-expires")
         if not work.plan.places:
-            self._begin(pool, None)
-            return RoutedRequest(self, pool, None, request.model, key, work, closing)
+            desk.begin(pool, None)
+            return RoutedRequest(desk, pool, None, request.model, key, work, closing)
         if given:
             self.models.note(pool, key)
         if request.has_body and not work.plan.observes and (refusal := self._overloaded(pool)) is not None:
@@ -190,20 +191,20 @@ class Picker:
             return self._within(pool, request, key, work, closing)
         learns = (lesson(SESSION, key.tenant),) if LEARN in headers else ()
         if key.session and request.has_body and path.partition(b"?")[0].endswith(responses.PATH):
-            return ResponsesRequest(self, pool, request.model, key, given, work, closing, expires, learns, cookie)
+            return ResponsesRequest(desk, pool, request.model, key, given, work, closing, expires, learns, cookie)
         if not given and key.session and self._reads(request):
-            return UnnamedRequest(self, pool, None, request.model, key, work, closing, expires, learns, cookie)
+            return UnnamedRequest(desk, pool, None, request.model, key, work, closing, expires, learns, cookie)
         if given and self._first_prompt(pool, request, key, work):
-            return FirstTurn(self, pool, request.model, key, work, closing, expires, learns, cookie)
+            return FirstTurn(desk, pool, request.model, key, work, closing, expires, learns, cookie)
         # no id: not through our filters; one minted from nothing would be the same for everybody.
         # no body (a probe, a list): begins no conversation, and Envoy spreads it well enough alone
         placeable = key.session and (given or request.has_body)
         arrival = Arrival(key, given, length(headers), pool.adapter(request.model))
-        decision = self._place(pool, arrival) if placeable else None
+        decision = desk.place(pool, arrival) if placeable else None
         if decision is None:
-            self._begin(pool, None)
+            desk.begin(pool, None)
             learns = (*learns, *self._issued(headers, caller))
-        return RoutedRequest(self, pool, decision, request.model, key, work, closing, expires, learns, cookie)
+        return RoutedRequest(desk, pool, decision, request.model, key, work, closing, expires, learns, cookie)
 
     def _first_prompt(self, pool: CompiledPool, request: RequestHeadersReceived, key: SessionKey, work: Work) -> bool:
         """Whether the body is read to place a session that the client named: its first, and long enough for a part of
@@ -218,117 +219,7 @@ class Picker:
         )
 
     def learn(self, answer: ResponseHeadersReceived) -> ResponseLearner | None:
-        return learn(answer, self)
-
-    def remember(self, pool_id: str, key: SessionKey, replica_id: str) -> None:
-        self.counts.learned[pool_id] += 1
-        self.placer.remember(pool_id, key, replica_id, self._clock())
-
-    def remember_response(self, pool_id: str, tenant: bytes, response_id: bytes, replica_id: str) -> None:
-        self.counts.learned[pool_id] += 1
-        self.kept.remember(pool_id, tenant, response_id, replica_id, self._clock())
-
-    def forget(self, pool_id: str, key: SessionKey) -> None:
-        if self.placer.forget(pool_id, key, self._clock()):
-            self.counts.closed["engine"] += 1
-        self._ended(key)
-
-    def read(self, pool: CompiledPool, key: SessionKey, body: bytes) -> Said:
-        if not self._recognises:
-            return Said()
-        return read(body, self._fields, self.placer.seed(pool.pool.id, key.tenant))
-
-    def place_given(self, pool: CompiledPool, key: SessionKey, adapter: str | None) -> Decision | None:
-        decision = self.placer.place(pool, Arrival(key, True, adapter=adapter), self._clock())
-        self._begin(pool, decision)
-        return decision
-
-    def place_after(self, pool: CompiledPool, key: SessionKey, given: bool, previous: bytes) -> Decision | None:
-        now = self._clock()
-        holder = self.kept.holder(pool, key.tenant, previous, now)
-        if holder is None:
-            return None
-        decision = self.placer.place_with(pool, Arrival(key, given), holder, now)
-        self._begin(pool, decision)
-        return decision
-
-    def refusal(self, pools: Iterable[CompiledPool], tenant: bytes, response_id: bytes) -> Reject | None:
-        """Of what is another tenant's, in the engine's words: nobody learns that it exists."""
-        if not self.kept.anothers(pools, tenant, response_id, self._clock()):
-            return None
-        self.counts.rejected["response"] += 1
-        return Reject(404, f"Response with id '{response_id.decode('latin-1')}' not found.")
-
-    def place_said(
-        self, pool: CompiledPool, key: SessionKey, said: Said, size_bytes: int, adapter: str | None
-    ) -> tuple[SessionKey, Decision | None]:
-        """By the id that the body names, else by its history, else as a new session."""
-        now = self._clock()
-        decision: Decision | None
-        if said.session is not None:
-            key = key.named(header_safe(said.session))
-            decision = self.placer.place(pool, Arrival(key, True, size_bytes, adapter, prompt=said.prompt), now)
-        elif said.history is not None:
-            arrival = Arrival(key, False, size_bytes, adapter, prompt=said.prompt)
-            recognition, decision = self.placer.place_by_history(pool, arrival, said.history, now)
-            self.counts.keyless[recognition] += 1
-        else:
-            decision = self.placer.place(pool, Arrival(key, False, size_bytes, adapter, prompt=said.prompt), now)
-        if said.prompt is not None and decision is not None:
-            self.placer.prefixes.placed(*decision.place, said.prompt, now)
-        self._begin(pool, decision)
-        minted = decision.session if decision is not None else None
-        self.models.note(pool, key if minted is None else key.named(minted))
-        return key, decision
-
-    def place_first(
-        self, pool: CompiledPool, key: SessionKey, body: bytes, adapter: str | None
-    ) -> tuple[Prompt | None, Decision | None]:
-        now = self._clock()
-        try:
-            prompt = read(body, (), self.placer.seed(pool.pool.id, key.tenant)).prompt
-        except NotAnObjectError:
-            prompt = None
-        decision = self.placer.place(pool, Arrival(key, True, len(body), adapter, prompt=prompt), now)
-        if prompt is not None and decision is not None:
-            self.placer.prefixes.placed(*decision.place, prompt, now)
-        self._begin(pool, decision)
-        return prompt, decision
-
-    def sent(self, pool: CompiledPool, decision: Decision, prompt: Prompt, body: bytes) -> None:
-        if self._prefixes is not None:
-            sent = Sent(decision.place, decision.endpoints[0], pool.pool.served_name, prompt, body)
-            self._prefixes.learner.offer(sent)
-
-    def release(self, place: Place | None, closing: SessionKey | None) -> None:
-        """The id of a session that is closed may lead to any pool, so it is forgotten in all."""
-        if place is not None:
-            self.placer.load.end(place)
-        if closing is not None:
-            self.close(self.fleet.by_id.values(), closing, "client")
-
-    def close(self, pools: Iterable[CompiledPool], key: SessionKey, by: str) -> None:
-        """The session has ended in these pools: nothing of it is remembered."""
-        if self.placer.close(pools, key, self._clock()):
-            self.counts.closed[by] += 1
-        self._ended(key)
-
-    def _ended(self, key: SessionKey) -> None:
-        self.bodies.forget(key)
-        self.models.forget(key)
-
-    def _place(self, pool: CompiledPool, arrival: Arrival) -> Decision | None:
-        """On its way, where it is placed at all."""
-        now = self._clock()
-        if arrival.given and arrival.adapter is None:
-            decision = self.placer.staying.begin(pool, arrival.key, arrival.size_bytes, now)
-            if decision is not None:
-                self.counts.decisions[pool.pool.id, decision.reason] += 1
-                return decision
-        decision = self.placer.place(pool, arrival, now)
-        if decision is not None:
-            self._begin(pool, decision)
-        return decision
+        return learn(answer, self.placing)
 
     def _visit(
         self, pool: CompiledPool | None, key: SessionKey, response_id: bytes, closing: SessionKey | None
@@ -337,7 +228,7 @@ class Picker:
         where there are several."""
         pools = list(self.fleet.by_id.values()) if pool is None else [pool]
         decision, now = None, self._clock()
-        if (refusal := self.refusal(pools, key.tenant, response_id)) is not None:
+        if (refusal := self.placing.refusal(pools, key.tenant, response_id)) is not None:
             return refusal
         for candidate in pools:
             if (holder := self.kept.holder(candidate, key.tenant, response_id, now)) is not None:
@@ -345,18 +236,13 @@ class Picker:
                 break
         pool = pool or next(iter(pools), None)
         if pool is not None:
-            self._begin(pool, decision)
-        return ResponseVisit(self, pool, decision, None, key, closing=closing)
-
-    def _begin(self, pool: CompiledPool, decision: Decision | None) -> None:
-        self.counts.decisions[pool.pool.id, decision.reason if decision else "none"] += 1
-        if decision is not None:
-            self.placer.begun(decision, self._clock())
+            self.placing.begin(pool, decision)
+        return ResponseVisit(self.placing, pool, decision, None, key, closing=closing)
 
     def _reads(self, request: RequestHeadersReceived) -> bool:
         """Whether a request without a session is worth its body: one that has a conversation in it."""
         path = request.headers.get(":path", b"").partition(b"?")[0]
-        return self._recognises and request.has_body and path.endswith(CONVERSATION_PATHS)
+        return self.placing.recognises and request.has_body and path.endswith(CONVERSATION_PATHS)
 
     def _within(
         self,
@@ -370,11 +256,11 @@ class Picker:
         given, size_bytes = GIVEN in request.headers, length(request.headers)
         arrival = Arrival(key, given, size_bytes, pool.adapter(request.model), request.subset)
         decision = self.placer.place(pool, arrival, self._clock()) if key.session else None
-        self._begin(pool, decision)
+        self.placing.begin(pool, decision)
         if decision is None:
             self.counts.rejected["subset"] += 1
             return Reject(503, "None of the endpoints that may serve this request is fit to.")
-        return RoutedRequest(self, pool, decision, request.model, key, work, closing)
+        return RoutedRequest(self.placing, pool, decision, request.model, key, work, closing)
 
     def _overloaded(self, pool: CompiledPool) -> Reject | None:
         """Where the file asks for it, and every replica has more waiting than it allows."""

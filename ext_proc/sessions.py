@@ -43,7 +43,7 @@ def routes(picker: Picker, clock: Callable[[], float]) -> tuple[Route, ...]:
             return Response("which session?\n", 400)
         now = clock()
         found = look_up(picker.placer, pools(request), key, now)
-        picker.close(pools(request), key, "api")  # also where it is not known here: siblings may know it
+        picker.placing.close(pools(request), key, "api")  # also where it is not known here: siblings may know it
         return _json(KnownSessions(len(picker.placer.homes), found))
 
     return (Route("/sessions", get), Route("/sessions", delete, methods=["DELETE"]))

@@ -1,7 +1,7 @@
-"""The usual request, the next turn of a session that goes home, without a step that it does not need.
+"""The usual request, most often the next turn of a session that goes home, without a step that it does not need.
 
-What else there is to a request (a body to read, an id to prove, a response, a hop before us that chooses) is for the
-picker's own steps to find out: `settle` only has to see that there is nothing of the kind.
+What else there is to a request (an id to prove, a response, a hop before us that chooses) is for the picker's own steps
+to find out: `usual` only has to see that there is nothing of the kind.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from homing.core.placement.pools import CompiledPool
 from homing.core.session import KEY_ID_BYTES, SessionKey
 from homing.ext_proc.counts import Counts
 from homing.ext_proc.events import Headers, RequestHeadersReceived
-from homing.ext_proc.identity import COOKIE, GIVEN
+from homing.ext_proc.identity import COOKIE
 from homing.ext_proc.learning import LEARN
 from homing.ext_proc.routed import Settled
 
-UNUSUAL = frozenset({"x-session-close", "x-homing-odd", LEARN, COOKIE})
+UNUSUAL = frozenset({"x-session-close", "x-homing-odd", "x-homing-expires", LEARN, COOKIE})
 """Headers that ask for more than a place."""
 
 
 class Settling:
-    """`pools`: whose usual requests it may settle, since no body is read there, nobody is refused, and ids are what
+    """`pools`: whose usual requests it may settle, since no body is changed there, nobody is refused, and ids are what
     they say. `key`: the session that headers name."""
 
     __slots__ = ("_clock", "_counts", "_key", "_placer", "pools")
@@ -38,13 +38,11 @@ class Settling:
         self._clock = clock
         self.pools: frozenset[str] = frozenset()
 
-    def settle(self, request: RequestHeadersReceived, pool: CompiledPool | None) -> Settled | None:
-        """None, and nothing has changed, for any other request."""
+    def usual(self, request: RequestHeadersReceived, pool: CompiledPool) -> SessionKey | None:
+        """The session, whether the client has named it or Envoy; None where there may be more to the request."""
         headers = request.headers
         if (
-            pool is None
-            or pool.pool.id not in self.pools
-            or GIVEN not in headers
+            pool.pool.id not in self.pools
             or request.subset is not None
             or not UNUSUAL.isdisjoint(headers)
             or request.model in pool.unusual
@@ -52,9 +50,12 @@ class Settling:
         ):
             return None
         key = self._key(headers)
-        if not key.session.isascii() or not 0 < len(key.session) <= KEY_ID_BYTES:
-            return None
-        decision = self._placer.staying.begin(pool, key, length(headers), self._clock())
+        return key if key.session.isascii() and 0 < len(key.session) <= KEY_ID_BYTES else None
+
+    def settle(self, pool: CompiledPool, key: SessionKey, size_bytes: int) -> Settled | None:
+        """A usual request of a session that the client has named. None, and nothing has changed, where it is better
+        weighed whether it stays at home."""
+        decision = self._placer.staying.begin(pool, key, size_bytes, self._clock())
         if decision is None:
             return None
         self._counts.decisions[pool.pool.id, Reason.HOME] += 1

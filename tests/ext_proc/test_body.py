@@ -284,11 +284,13 @@ def by_client(picking: Picking) -> None:
 
 def by_api(picking: Picking) -> None:
     picker = picking.picker
-    picker.close(picker.fleet.by_id.values(), picker.identity.key({"x-session-id": b"s", "x-homing-key": b"/s"}), "api")
+    picker.placing.close(
+        picker.fleet.by_id.values(), picker.identity.key({"x-session-id": b"s", "x-homing-key": b"/s"}), "api"
+    )
 
 
 def by_engine(picking: Picking) -> None:
-    picking.picker.forget("p", SessionKey(b"", b"s", b""))
+    picking.picker.placing.forget("p", SessionKey(b"", b"s", b""))
 
 
 @pytest.mark.parametrize("end", [by_client, by_api, by_engine])

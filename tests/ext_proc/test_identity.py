@@ -151,7 +151,7 @@ def test_what_is_not_placed_gets_a_signed_id_too(signing: Picking):
 
 def test_where_ids_are_signed_the_body_names_nothing():
     picker = picker_of("signed: {keys: ['env:KEY']}", signed=True, history=True).picker
-    said = picker.read(picker.fleet.by_id["p"], picker.identity.of({}).key, b'{"session_id": "x"}')
+    said = picker.placing.read(picker.fleet.by_id["p"], picker.identity.of({}).key, b'{"session_id": "x"}')
     assert said.session is None
 
 

@@ -111,7 +111,7 @@ def test_others_are_placed_by_their_headers(request_: RequestHeadersReceived, fi
 def test_a_session_that_lives_elsewhere_than_its_hash_stays_there(picking: Picking):
     elsewhere = other_than(home(b"one"))
     key = picking.picker.identity.key(headers(b"one", 0).headers)
-    picking.picker.remember(POOL.id, key, elsewhere)
+    picking.picker.placing.remember(POOL.id, key, elsewhere)
     answer = Exchange(picking.picker).receive(headers(b"one", 20_000))
     assert isinstance(answer, HeadersAnswer)
     assert not answer.want_body
