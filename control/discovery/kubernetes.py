@@ -1,4 +1,5 @@
-"""The serving endpoints of a Kubernetes service: EndpointSlices, listed once, then watched from that version on.
+"""The serving endpoints of a Kubernetes service: EndpointSlices, listed, then watched from that version on. They are
+listed again now and then: a watch never hears that its server is gone without a word (its machine, a load balancer).
 
 A pod's name is the replica's id. A pod that terminates is not ready from that moment on, but it serves while its
 preStop hook runs: it stays, so that the hook can drain it (docs/kubernetes.md), and leaves when it serves no more.
@@ -8,8 +9,9 @@ Sources: kubernetes.io, API concepts, "Efficient detection of changes"; Endpoint
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from homing.control.discovery.source import Found, SourceError
 from homing.core.config import Address, Kubernetes
@@ -20,14 +22,18 @@ if TYPE_CHECKING:
     from lightkube.resources.discovery_v1 import EndpointSlice
 
 GONE = 410  # the version is too old to be watched from: list again
-WATCH_S = 300  # the server ends a watch after so long; the next one goes on where it ended
+WATCH_S = 60  # the server ends a watch after so long; the next one goes on where it ended
+LIST_EVERY_S = 120.0
 RELIST_S = 0.5
 SERVICE_LABEL = "kubernetes.io/service-name"
 
+T = TypeVar("T")
+
 
 class KubernetesSource:
-    def __init__(self, settings: Kubernetes) -> None:
+    def __init__(self, settings: Kubernetes, list_every_s: float = LIST_EVERY_S) -> None:
         self._settings = settings
+        self._list_every_s = list_every_s
 
     async def follow(self) -> AsyncIterator[tuple[Found, ...]]:
         client = _client(self._settings)  # anew each time: a pod's token is replaced within the hour
@@ -57,14 +63,14 @@ class KubernetesSource:
         slices = {_name(each): each async for each in listing}
         told = self._found(slices.values())
         yield told
-        version = listing.resourceVersion
-        async for kind, changed in client.watch(
+        changes = client.watch(
             EndpointSlice,
             namespace=namespace,
             labels={SERVICE_LABEL: service},
             server_timeout=WATCH_S,
-            resource_version=version,
-        ):
+            resource_version=listing.resourceVersion,
+        )
+        async for kind, changed in _within(self._list_every_s, aiter(changes)):
             if kind == "BOOKMARK":
                 continue
             if kind == "DELETED":
@@ -87,6 +93,15 @@ class KubernetesSource:
                 address = str(Address(endpoint.addresses[0], port))
                 pod = endpoint.targetRef.name if endpoint.targetRef else None
                 yield Found(pod or f"{endpoint.addresses[0]}:{port}", address)
+
+
+async def _within(seconds: float, changes: AsyncIterator[T]) -> AsyncIterator[T]:
+    """What comes in that time. Not `asyncio.timeout`: it would reach into whoever asks for the next one."""
+    clock = asyncio.get_running_loop().time
+    end_s = clock() + seconds
+    with contextlib.suppress(TimeoutError, StopAsyncIteration):
+        while True:
+            yield await asyncio.wait_for(anext(changes), end_s - clock())
 
 
 def _client(settings: Kubernetes) -> AsyncClient:

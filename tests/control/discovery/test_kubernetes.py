@@ -19,11 +19,11 @@ async def api():
 
 @pytest.fixture
 def source(api, tmp_path):
-    def made(port="http", url=""):
+    def made(port="http", url="", **more):
         file = tmp_path / "kubeconfig"
         file.write_text(kubeconfig(url or api.url))
         named = {"port": port} if port else {}
-        return KubernetesSource(Kubernetes(service="vllm", namespace="ai", kubeconfig=str(file), **named))
+        return KubernetesSource(Kubernetes(service="vllm", namespace="ai", kubeconfig=str(file), **named), **more)
 
     return made
 
@@ -98,6 +98,16 @@ async def test_a_version_that_is_gone_is_listed_anew(api, source, follow, until)
     api.gone()
     assert await waiting == (Found("vllm-0", "10.1.0.1:8000"),)
     assert api.lists == 2
+
+
+async def test_a_watch_that_never_hears_of_its_server_again_is_not_waited_for(api, source, follow):
+    api.slices = [slice_of("s1", 5, endpoint("vllm-0", "10.1.0.1"))]
+    said = follow(source(list_every_s=0.2))
+    assert await said.next() == (Found("vllm-0", "10.1.0.1:8000"),)
+    api.slices = [slice_of("s1", 6, endpoint("vllm-1", "10.1.0.2"))]  # and the watch is told nothing
+    while (found := await asyncio.wait_for(said.next(), 5)) == (Found("vllm-0", "10.1.0.1:8000"),):
+        pass
+    assert found == (Found("vllm-1", "10.1.0.2:8000"),)
 
 
 async def test_what_is_forbidden_is_a_failure(api, source, follow):
