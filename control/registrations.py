@@ -1,7 +1,8 @@
 """Replicas that register themselves by the API, and say again and again that they are there.
 
 One whose word is overdue leaves when its probes fail too: if all of them fall silent at once, the way here is broken,
-not the engines. Without a TTL a registration stays until it is taken back.
+not the engines. Without a TTL a registration stays until it is taken back. Where the file allows none any more
+(`discovery.api`), those that there are do not count.
 """
 
 from __future__ import annotations
@@ -130,9 +131,10 @@ class Registrations:
         return True
 
     async def run(self) -> None:
-        """Until cancelled: who is overdue and unwell leaves."""
+        """Until cancelled: who is overdue and unwell leaves, and so does who may not register by the file any more."""
         while True:
             await asyncio.sleep(self._check_s)
+            self._report({place[0] for place in self._all.value})
             if self._membership.role() is Role.LEADING:
                 await self._let_go(self._overdue())
 
@@ -159,6 +161,11 @@ class Registrations:
     def _set(self, registrations: dict[Place, Registration]) -> None:
         before = {place[0] for place in self._all.value}
         self._all.set(registrations)
-        for pool_id in sorted(before | {place[0] for place in registrations}):
-            mine = (r for r in registrations.values() if r.pool == pool_id)
+        self._report(before | {place[0] for place in registrations})
+
+    def _report(self, pool_ids: Iterable[str]) -> None:
+        pools = self._membership.view.config.pools
+        allowed = {pool.id for pool in pools if pool.discovery is not None and pool.discovery.api}
+        for pool_id in sorted(pool_ids):
+            mine = (r for r in self._all.value.values() if r.pool == pool_id and pool_id in allowed)
             self._membership.report(SOURCE, pool_id, tuple(replica for r in mine for replica in r.replicas))

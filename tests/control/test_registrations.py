@@ -36,11 +36,15 @@ class MemoryStore:
         return self.elsewhere & set(places)
 
 
+def file(allowed="true"):
+    text = f"pools: {{p: {{replicas: [{{id: a, address: '10.0.0.1:80'}}], discovery: {{api: {allowed}}}}}}}"
+    return parse(text, "homing.yaml")
+
+
 class Setup:
     def __init__(self):
         self.now, self.store = 0.0, MemoryStore()
-        file = "pools: {p: {replicas: [{id: a, address: '10.0.0.1:80'}], discovery: {api: true}}}"
-        self.membership = Membership(parse(file, "homing.yaml"), ("api",))
+        self.membership = Membership(file(), ("api",))
         self.registrations = Registrations(self.membership, self.store, lambda: self.now, check_s=0.01)
 
     @property
@@ -61,6 +65,15 @@ async def test_a_registered_replica_is_in_the_fleet_until_it_is_taken_back(setup
     assert await setup.registrations.remove(PLACE)
     assert (setup.ids, setup.store.kept) == (["a"], {})
     assert not await setup.registrations.remove(PLACE)
+
+
+async def test_where_the_file_allows_none_any_more_they_do_not_count_until_it_does_again(setup, until):
+    await setup.registrations.put(FOR_EVER)
+    setup.membership.configure(file("false"))
+    await until(lambda: setup.ids == ["a"])
+    assert setup.store.kept == {FOR_EVER.place: FOR_EVER}
+    setup.membership.configure(file())
+    await until(lambda: setup.ids == ["a", "y"])
 
 
 async def test_a_heartbeat_is_no_write(setup):
