@@ -44,6 +44,9 @@ def _named(config: Config) -> Iterator[tuple[str, SecretRef]]:
     def within(key: str, value: object) -> Iterator[tuple[str, SecretRef]]:
         if isinstance(value, SecretRef) and value.source == "file":
             yield key, value
+        elif isinstance(value, tuple) and key != "pools":  # these have ids, below
+            for index, each in enumerate(value):
+                yield from within(f"{key}[{index}]", each)
         elif isinstance(value, Keys):
             for name in type(value).model_fields:
                 yield from within(f"{key}.{name}" if key else name, getattr(value, name))

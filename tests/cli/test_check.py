@@ -69,7 +69,7 @@ tls:
   api: {cert: file:good.pem, key: file:other-key.pem}
   xds: {cert: file:good.pem, key: file:good-key.pem, client_ca: file:nowhere/ca.pem}
 tokens: {admin: file:short, fleet: env:NOT_SET}
-sessions: {secret: file:gone}
+sessions: {secret: file:gone, signed: {keys: [file:short, file:gone-too]}}
 pools: {p: {engine: {api_key: file:folder, ca: file:ca.pem}, replicas: [{id: a, address: 'https://10.0.1.11:8000'}]}}
 """
 
@@ -85,6 +85,7 @@ def test_certificates_and_tokens_that_cannot_be_used_here_are_named_and_are_no_f
     assert [line.strip() for line in result.stdout.splitlines() if "cannot be used here" in line] == [
         "cannot be used here: tls.xds.client_ca: file:nowhere/ca.pem: no such file or directory",
         "cannot be used here: tokens.admin: file:short: shorter than 16 bytes",
+        "cannot be used here: sessions.signed.keys[1]: file:gone-too: no such file or directory",
         "cannot be used here: sessions.secret: file:gone: no such file or directory",
         "cannot be used here: pools.p.engine.api_key: file:folder: is a directory",
         f"cannot be used here: tls.api: {tmp_path}/good.pem, {tmp_path}/other-key.pem:"
