@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
@@ -69,6 +69,15 @@ class Ttft(Collector):
             buckets = list(zip(limits, accumulate(counts), strict=True))
             family.add_metric(place, buckets, self._sums[place])
         yield family
+
+
+class SettingsCollector(Collector):
+    def __init__(self, newest: Callable[[], bool]) -> None:
+        """`newest`: whether the newest file is what the picker goes by."""
+        self._newest = newest
+
+    def collect(self) -> Iterable[Metric]:
+        yield GaugeMetricFamily("homing_config_good", "Whether the newest file is used", value=float(self._newest()))
 
 
 class PickerCollector(Collector):

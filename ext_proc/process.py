@@ -43,7 +43,7 @@ from homing.ext_proc.feed import Feed, follow
 from homing.ext_proc.guard import guarded
 from homing.ext_proc.identity import Identity
 from homing.ext_proc.keeping import text_store
-from homing.ext_proc.metrics import PickerCollector, Ttft
+from homing.ext_proc.metrics import PickerCollector, SettingsCollector, Ttft
 from homing.ext_proc.picker import Picker
 from homing.ext_proc.pins.knowledge import Knowledge
 from homing.ext_proc.pins.metrics import PinsCollector
@@ -88,6 +88,13 @@ class Told:
 
     config: Config
     fleet: Fleet = field(default_factory=Fleet)
+    reloader: Reloader | None = None
+    trouble: str = ""
+    """Why the settings of `config` are not used."""
+
+    def is_newest(self) -> bool:
+        """Whether it goes by the newest file."""
+        return not self.trouble and (self.reloader is None or self.reloader.refused is None)
 
 
 def time_of_day() -> Callable[[], float]:
@@ -158,6 +165,7 @@ async def run(config: Config, options: Options) -> None:
     sharing = build_sharing(config, options, picker, prefixes.index, secret, clock, siblings_tls)
     registry.register(CertificateCollector((tls, engines)))
     registry.register(PinsCollector(sharing.counts))
+    registry.register(SettingsCollector(told.is_newest))
     texts = text_store(config, options.file, picker, secret, clock)
     transport = _transport(options, picker, tls)
     ended = asyncio.Event()
@@ -250,10 +258,11 @@ def _configuring(picker: Picker, file: Path, told: Told) -> Callable[[Config], N
     """New settings whose secrets cannot be had change nothing."""
 
     def configure(config: Config) -> None:
-        told.config = config
+        told.config, told.trouble = config, ""
         try:
             picker.configure(config, seals(config, file, os.environ))
         except SecretError as e:
+            told.trouble = str(e)
             log.error("the settings stay as they were: %s", e)
 
     return configure
@@ -268,7 +277,7 @@ async def _follow(
     told: Told,
 ) -> None:
     """The file's settings always; the fleet from control while there is one, else from the file and own probes."""
-    reloader = Reloader(options.file, told.config, _configuring(picker, options.file, told))
+    reloader = told.reloader = Reloader(options.file, told.config, _configuring(picker, options.file, told))
     loop = asyncio.get_running_loop()
     feed = Feed(options.control, options.name, adopt, trust) if options.control is not None else None
 

@@ -151,6 +151,7 @@ def test_a_bad_file_keeps_the_last_good_one_and_a_good_one_is_taken_again(stack:
     assert known(stack) == ALL
     until_named(stack, ALL)
     assert stack.pickers_ready()
+    until(lambda: stack.metric("homing_config_good") == 0, what="the refusal to be counted")
     stack.file.unlink()
     os.kill(stack.processes.running["picker"].pid, signal.SIGHUP)
     until(lambda: log_since(stack, logged).count("the last good one stays") >= 2, what="the refusal")
@@ -159,6 +160,11 @@ def test_a_bad_file_keeps_the_last_good_one_and_a_good_one_is_taken_again(stack:
     stack.write_file()
     edit(stack, drop("alone-0"))
     until(lambda: known(stack) == {"alone-1", "alone-2"}, what="the good file")
+    until(lambda: stack.metric("homing_config_good") == 1, what="the good file")
+    secret = {"sessions": {"signed": {"keys": ["file:not-there"]}}}
+    stack.file.write_text(json.dumps(json.loads(stack.file.read_text()) | secret))
+    until(lambda: stack.metric("homing_config_good") == 0, what="a key to be missed")
+    assert "the settings stay as they were: file:not-there" in log_since(stack, logged)
 
 
 def test_a_replica_that_dies_is_not_named_any_more_and_is_when_it_is_back(stack: StaticStack) -> None:

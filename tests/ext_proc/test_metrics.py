@@ -23,7 +23,7 @@ from homing.ext_proc.counts import Counts
 from homing.ext_proc.events import BodyAnswer, Event, Reject, RequestBodyReceived, RequestHeadersReceived
 from homing.ext_proc.exchange import Stage
 from homing.ext_proc.kv_source import Fate
-from homing.ext_proc.metrics import COUNTERS, PickerCollector, Ttft
+from homing.ext_proc.metrics import COUNTERS, PickerCollector, SettingsCollector, Ttft
 from homing.ext_proc.outcomes import Outcome
 from homing.ext_proc.picker import Picker
 from homing.ext_proc.pins import metrics as pins_metrics
@@ -53,6 +53,7 @@ class Exporting:
         self.registry.register(PickerCollector(self.picker))
         self.pins = PinCounts()
         self.registry.register(pins_metrics.PinsCollector(self.pins))
+        self.registry.register(SettingsCollector(lambda: True))
         self.prefixes = Prefixes(Index())
         self.registry.register(PrefixCollector(self.prefixes))
 
