@@ -37,6 +37,8 @@ from homing.control.templates.api import TemplateView, template_routes
 from homing.control.templates.prober import Progress
 from homing.control.tls import Holder
 from homing.control.tokens import TokenCheck
+from homing.core.fleet import Replica
+from homing.core.placement.load import Place
 
 FEED_TIMEOUT_S = 15.0
 CONTENT_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
@@ -65,7 +67,7 @@ class Access:
 @dataclass(frozen=True, slots=True)
 class Parts:
     """What the API shows. `waiting`: what is still to come before the service is ready, in words; `refused`: why the
-    newest file is not used."""
+    newest file is not used; `unfit`: why a replica cannot serve though it answers its probes."""
 
     membership: Membership
     drains: Drains
@@ -80,6 +82,7 @@ class Parts:
     sessions: PickerSessions
     waiting: Callable[[], tuple[str, ...]]
     refused: Callable[[], Refused | None]
+    unfit: Callable[[Place], str]
     templates: Mapping[str, Progress]
     access: Access
     peer: Peer | None = None
@@ -129,7 +132,10 @@ def create_app(parts: Parts) -> FastAPI:
 
 
 def _fleet_now(parts: Parts) -> FleetView:
-    return FleetView.of(parts.membership.view, parts.feed.version, parts.access.troubles, parts.refused())
+    def trouble(pool_id: str, replica: Replica) -> str:
+        return parts.access.troubles.get(replica.address, "") or parts.unfit((pool_id, replica.id))
+
+    return FleetView.of(parts.membership.view, parts.feed.version, trouble, parts.refused())
 
 
 def _fleet_routes(parts: Parts) -> APIRouter:

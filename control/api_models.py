@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
 
 from pydantic import BaseModel
 
@@ -15,12 +15,16 @@ from homing.control.snapshot import ORDER, Resources
 from homing.control.tls import Held
 from homing.core.fleet import HashPolicy, Pool, Replica, State
 
+Trouble = Callable[[str, Replica], str]
+"""What is wrong with a replica of a pool (its id), in words; empty for nothing that is known."""
+
 
 class ReplicaView(BaseModel):
     """One replica. `in_hash`: Envoy's hash leads to it; `takes_new_sessions`: so does placement; `epoch`: when its
     process began, in ms since 1970, 0 where it does not say; `failing`: it fails requests; `share`: of the new sessions
     at most, by policy; `rank`: where several data-parallel ranks share the address, which it is; `tls`: the name that
-    its certificate has to bear, empty where it speaks plain HTTP; `trouble`: what is wrong with that certificate."""
+    its certificate has to bear, empty where it speaks plain HTTP; `trouble`: what is wrong with that certificate, or
+    why it cannot serve though it answers its probes."""
 
     id: str
     address: str
@@ -37,7 +41,7 @@ class ReplicaView(BaseModel):
     trouble: str
 
     @classmethod
-    def of(cls, replica: Replica, troubles: Mapping[str, str]) -> ReplicaView:
+    def of(cls, replica: Replica, trouble: str) -> ReplicaView:
         return cls(
             id=replica.id,
             address=replica.address,
@@ -51,7 +55,7 @@ class ReplicaView(BaseModel):
             failing=replica.failing,
             share=replica.share,
             tls=replica.tls,
-            trouble=troubles.get(replica.address, ""),
+            trouble=trouble,
         )
 
 
@@ -66,14 +70,14 @@ class PoolView(BaseModel):
     replicas: tuple[ReplicaView, ...]
 
     @classmethod
-    def of(cls, pool: Pool, troubles: Mapping[str, str]) -> PoolView:
+    def of(cls, pool: Pool, trouble: Trouble) -> PoolView:
         return cls(
             id=pool.id,
             served_name=pool.served_name,
             aliases=pool.aliases,
             hash=pool.hash,
             max_model_len=pool.max_model_len,
-            replicas=tuple(ReplicaView.of(replica, troubles) for replica in pool.replicas),
+            replicas=tuple(ReplicaView.of(replica, trouble(pool.id, replica)) for replica in pool.replicas),
         )
 
 
@@ -101,9 +105,8 @@ class FleetView(BaseModel):
     pools: tuple[PoolView, ...]
 
     @classmethod
-    def of(cls, view: View, told: str, troubles: Mapping[str, str], refused: Refused | None) -> FleetView:
-        """`troubles`: of replicas' certificates, by address."""
-        pools = tuple(PoolView.of(pool, troubles) for pool in view.fleet.pools)
+    def of(cls, view: View, told: str, trouble: Trouble, refused: Refused | None) -> FleetView:
+        pools = tuple(PoolView.of(pool, trouble) for pool in view.fleet.pools)
         return cls(version=view.fleet.version, told=told, file=FileView.of(refused), pools=pools)
 
 

@@ -138,7 +138,7 @@ async def run(config: Config, options: Options, resources: Resources) -> None:
     tokens = TokenCheck(lambda: membership.view.config.tokens, options.file)
     tokens.say_what_is_missing()
     access = Access(tokens, tls.asks_clients("api"), (tls, trust), trust)
-    news = waiting, lambda: watch.reloader.refused, watch.templates.progress
+    news = waiting, lambda: watch.reloader.refused, proving.why_unfit, watch.templates.progress
     parts = Parts(*members, *told, *news, access, peer, policies)
     http = HttpServer(create_app(parts), tls=tls.server("api"))
     envoys = everybody if tls.asks_clients("xds") else tokens.admits_envoy

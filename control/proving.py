@@ -73,7 +73,12 @@ class Proving:
     def failed(self, place: Place) -> None:
         """Its probe failed: it may be another process when it is back."""
         if (known := self._known.get(place)) is not None:
-            known.looked_s = float("-inf")
+            known.looked_s, known.said = float("-inf"), ""
+
+    def why_unfit(self, place: Place) -> str:
+        """Why it cannot serve, though it answers its probes; empty where it can, or does not answer them."""
+        known = self._known.get(place)
+        return "" if known is None else known.said
 
     def forget(self, place: Place) -> None:
         """It is not probed any more."""

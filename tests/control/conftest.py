@@ -166,7 +166,7 @@ class Service:
         self.ads, self.feed = AdsServer(), Feed(lambda: 0.0)
         telling = Telling(self.ads, self.feed, lambda config, fleet: SNAPSHOT)
         self.still = ("the first rollout",)
-        self.left = {}
+        self.left, self.unfit = {}, {}
         self.snapshot = SNAPSHOT
         self.sessions = PickerSessions({} if pickers is None else pickers)
         self.state, _ = open_state(None)
@@ -180,7 +180,8 @@ class Service:
         members = membership, self.drains, self.census, self.registrations, self.sources, self.audit
         told = self.ads, self.feed, self.registry, PickerMetrics({}), self.sessions
         access = Access(TokenCheck(lambda: membership.view.config.tokens, Path("homing.yaml")))
-        news = lambda: self.still, lambda: self.watch.reloader.refused, self.watch.templates.progress
+        refused, unfit = lambda: self.watch.reloader.refused, lambda place: self.unfit.get(place, "")
+        news = lambda: self.still, refused, unfit, self.watch.templates.progress
         parts = Parts(*members, *told, *news, access, None, self.policies)
         self.app = create_app(parts)
 

@@ -28,6 +28,14 @@ async def test_replicas_are_listed_with_their_state(service, client):
     assert "None is connected." in html
 
 
+async def test_why_a_replica_is_not_fit_is_said_where_it_is_known(service, client):
+    service.unfit["p", "r1"] = "it does not serve the model <m>"
+    html = await shown(client)
+    assert '<td class="bad">it does not serve the model &lt;m&gt;</tr>' in html
+    (pool,) = (await client.get("/api/fleet")).json()["pools"]
+    assert [r["trouble"] for r in pool["replicas"]] == ["", "it does not serve the model <m>"]
+
+
 async def test_a_file_that_is_refused_is_said_with_the_reason(service, client):
     assert "The file is refused" not in await shown(client)
     service.watch.reloader.refused = Refused("homing.yaml:3: <b>: found an unknown key", 1000.0)

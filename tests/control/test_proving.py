@@ -64,8 +64,13 @@ async def test_one_that_cannot_serve_is_asked_again_and_said_once(setup, caplog)
     assert caplog.messages == [
         "replica a of pool p answers its probes, but cannot serve: a chat request is answered with 500"
     ]
+    assert setup.proving.why_unfit(A) == "a chat request is answered with 500"
+    setup.proving.failed(A)  # now that is what is wrong with it
+    assert setup.proving.why_unfit(A) == ""
+    assert not await setup.fit()
     setup.engine.why = ""
     assert await setup.fit()
+    assert setup.proving.why_unfit(A) == ""
 
 
 async def test_another_process_is_noticed_and_proved_anew(setup):
