@@ -31,6 +31,9 @@ def header_answer(set_headers: SetHeaders) -> bytes:
 def body_answer(set_headers: SetHeaders) -> bytes:
     """One ProcessingResponse, to a body that stays as it is."""
     mutation = b"".join([_option(key.encode(), value) for key, value in set_headers])
+    size = len(mutation)
+    if 0x80 <= size < 0x3F00:
+        return b"\x1a%c%c\x0a%c%c\x12%c%c%b" % (*_two(size + 6), *_two(size + 3), *_two(size), mutation)
     return _field(b"\x1a", _response(mutation))
 
 
@@ -40,9 +43,10 @@ def _response(mutation: bytes) -> bytes:
 
 
 def _option(key: bytes, value: bytes) -> bytes:
-    size = len(key) + len(value)
-    if len(value) and size < 100:  # every length is one byte then
-        return b"\x0a%c\x0a%c\x0a%c%b\x1a%c%b\x18\x02" % (size + 8, size + 4, len(key), key, len(value), value)
+    named, valued = len(key), len(value)
+    size = named + valued
+    if valued and size < 100:  # every length is one byte then
+        return b"\x0a%c\x0a%c\x0a%c%b\x1a%c%b\x18\x02" % (size + 8, size + 4, named, key, valued, value)
     header = _field(b"\x0a", key) + (_field(b"\x1a", value) if value else b"")
     return _field(b"\x0a", _field(b"\x0a", header) + _OVERWRITE)
 

@@ -90,8 +90,9 @@ class Placing:
         if said.prompt is not None and decision is not None:
             self._placer.prefixes.placed(*decision.place, said.prompt, now)
         self.begin(pool, decision)
-        minted = decision.session if decision is not None else None
-        self._models.note(pool, key if minted is None else key.named(minted))
+        if self._models.chooses:
+            minted = decision.session if decision is not None else None
+            self._models.note(pool, key if minted is None else key.named(minted))
         return key, decision
 
     def place_first(

@@ -9,7 +9,6 @@ import asyncio
 from array import array
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import StrEnum
 
 import httpx
@@ -66,8 +65,7 @@ class _Tokenized(msgspec.Struct):
     tokens: list[TokenId]
 
 
-@dataclass(frozen=True, slots=True)
-class Sent:
+class Sent(msgspec.Struct, frozen=True):
     """A prompt that was just sent to `place`, which is at `address` and calls its model `model`."""
 
     place: Place

@@ -221,7 +221,8 @@ async def _streams(run: Run) -> float:
 
 def _requests(plan: Plan) -> list[tuple[bytes, bytes]]:
     if plan.conversations:
-        turns = [conversation(number, plan.body_bytes) for number in range(plan.conversations)]
+        run = f" of {time.time_ns():x}"
+        turns = [conversation(number, plan.body_bytes, run) for number in range(plan.conversations)]
         bodies = [first for first, _ in turns] + [second for _, second in turns]
         return [(request(plan.port, body, None), b"\r\nx-session-id: ") for body in bodies]
     body = chat_body(plan.body_bytes)

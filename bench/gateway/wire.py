@@ -19,11 +19,12 @@ def chat_body(size_bytes: int) -> bytes:
     return json.dumps(body, separators=(",", ":")).encode()
 
 
-def conversation(number: int, size_bytes: int) -> tuple[bytes, bytes]:
-    """Two turns of one, the second of about that size: it has the first in it, and an answer to it."""
+def conversation(number: int, size_bytes: int, run: str = "") -> tuple[bytes, bytes]:
+    """Two turns of one, the second of about that size: it has the first in it, and an answer to it. `run` tells it from
+    those of other runs: one that is begun again and again is, to a picker, several that have not differed yet."""
     first = [
         {"role": "system", "content": "You are a careful assistant."},
-        {"role": "user", "content": f"This is conversation {number}. " + "Say it, please. " * (size_bytes // 48)},
+        {"role": "user", "content": f"This is conversation {number}{run}. " + "Say it, please. " * (size_bytes // 48)},
     ]
     answer = {"role": "assistant", "content": "word " * (size_bytes // 15)}
     second = [*first, answer, {"role": "user", "content": "Say it again, please. " * (size_bytes // 88)}]

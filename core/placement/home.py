@@ -23,7 +23,7 @@ from homing.core.placement.pools import CompiledPool
 from homing.core.placement.prefix import NoPrefixes, PrefixIndex
 from homing.core.placement.staying import Staying
 from homing.core.placement.weighing import Scales
-from homing.core.session import TAG_BYTES, Digesters, Homes, SessionKey, pool_tag
+from homing.core.session import KEY_ID_BYTES, TAG_BYTES, Digesters, Homes, SessionKey, pool_tag
 
 FREE = 0.2
 """So much of a prompt's tokens may wait before it, for its time to say something of the prompt."""
@@ -305,9 +305,10 @@ class Placer:
     ) -> Decision:
         """An id whose hash is `there`, so that the next turn needs no memory, nor a picker."""
         finish = None if self.finish is None else partial(self.finish, tenant=key.tenant)
-        host = pool.by_id[there.replica.id]
-        minted = mint(key.session, key.prefix, pool.table, host, shard=self.shard, finish=finish)
-        named = key.named(minted if minted is not None else finish(key.session) if finish else key.session)
+        host, prefix = pool.by_id[there.replica.id], key.prefix
+        minted = mint(key.session, prefix, pool.table, host, shard=self.shard, finish=finish)
+        session = minted if minted is not None else finish(key.session) if finish else key.session
+        named = SessionKey(key.tenant, session, prefix + session[:KEY_ID_BYTES])
         digest = self._digesters.of(pool.pool.id, named)
         if minted is None and reason is Reason.NEW:
             reason = Reason.PLACED
