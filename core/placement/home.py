@@ -238,8 +238,7 @@ class Placer:
         if arrival.prompt is None or not (held := self.prefixes.held(pool_id, arrival.prompt, now)):
             return None
         share = tokens / max(arrival.prompt.total, 1)
-        expected = [(replica_id, int(tokens * share)) for replica_id, tokens in held.items()]
-        return {replica_id: tokens for replica_id, tokens in expected if tokens >= LEAST_HELD}
+        return {name: own for name, all_of_it in held.items() if (own := int(all_of_it * share)) >= LEAST_HELD}
 
     def _unknown(self, pool: CompiledPool, key: SessionKey, asked: Asked) -> None:
         """A session that nobody remembers: new, or forgotten."""

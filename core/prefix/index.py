@@ -25,7 +25,9 @@ class PoolPrefixes:
     learned: LearnedPrompts = field(default_factory=LearnedPrompts)
 
     def held(self, prompt: Prompt, now: float) -> dict[str, int]:
-        depth = self.learned.depth(prompt) if self.blocks.noted else 0
+        if not self.blocks.noted:  # no engine tells
+            return {replica_id: prompt.tokens[count - 1] for replica_id, (count, _) in self.placed.held(prompt).items()}
+        depth = self.learned.depth(prompt)
         found = self._said(prompt, depth) if depth else {}
         whole = prompt.tokens[depth - 1] if depth else 0
         for replica_id, (count, at) in self.placed.held(prompt).items():
