@@ -128,10 +128,10 @@ class Placing:
             sent = Sent(decision.place, decision.endpoints[0], pool.pool.served_name, prompt, body)
             self._prefixes.learner.offer(sent)
 
-    def release(self, place: Place | None, closing: SessionKey | None) -> None:
+    def release(self, decision: Decision | None, closing: SessionKey | None) -> None:
         """The id of a session that is closed may lead to any pool, so it is forgotten in all."""
-        if place is not None:
-            self._placer.load.end(place)
+        if decision is not None:
+            self._placer.load.end(decision.place, decision.tokens)
         if closing is not None:
             self.close(self._pools(), closing, "client")
 

@@ -9,7 +9,7 @@ from typing import Protocol
 from homing.core.chat import NotAnObjectError
 from homing.core.history import Said, header_safe
 from homing.core.placement.decision import Decision, Reason
-from homing.core.placement.load import Load, Place
+from homing.core.placement.load import Load
 from homing.core.placement.pools import CompiledPool
 from homing.core.prefix.prompt import Prompt
 from homing.core.session import SessionKey
@@ -44,7 +44,7 @@ class Desk(Protocol):
     def sent(self, pool: CompiledPool, decision: Decision, prompt: Prompt, body: bytes) -> None:
         """The prompt goes to where it was placed, in this body."""
 
-    def release(self, place: Place | None, closing: SessionKey | None) -> None:
+    def release(self, decision: Decision | None, closing: SessionKey | None) -> None:
         """The request has ended: its slot is given back, a session that was to be closed is forgotten."""
 
 
@@ -120,20 +120,20 @@ class RoutedRequest:
     def release(self) -> None:
         if self._work is not None:
             self._work.close()
-        place, minted = (self._decision.place, self._decision.session) if self._decision else (None, None)
+        minted = self._decision.session if self._decision else None
         closing = self._closing.named(minted) if self._closing is not None and minted is not None else self._closing
-        self._desk.release(place, closing)
+        self._desk.release(self._decision, closing)
 
 
 class Settled:
     """A request that has gone home, and of which there is no more to be done: nearly every one."""
 
-    __slots__ = ("_load", "_place", "set_headers")
+    __slots__ = ("_decision", "_load", "set_headers")
     want_body = reroute = False
 
     def __init__(self, load: Load, decision: Decision) -> None:
         self._load = load
-        self._place = decision.place
+        self._decision = decision
         self.set_headers: SetHeaders = (
             (DESTINATION, ",".join(decision.endpoints).encode()),
             AT_HOME,
@@ -145,7 +145,7 @@ class Settled:
         return BodyAnswer()
 
     def release(self) -> None:
-        self._load.end(self._place)
+        self._load.end(self._decision.place, self._decision.tokens)
 
 
 class UnnamedRequest(RoutedRequest):

@@ -5,6 +5,8 @@ The times are a model (docs/placement.md says what it leaves out); what matters 
 
 from __future__ import annotations
 
+import heapq
+import math
 from collections import OrderedDict, deque
 from dataclasses import dataclass
 
@@ -36,11 +38,13 @@ class Running:
     uncached: int = 0
     first_token: float | None = None
     began: float = 0.0
-    dropped: bool = False  # its replica died
 
 
 class Engine:
-    """One replica. `speed` scales prefill and decoding."""
+    """One replica: one prefill at a time, decoding beside it. `speed` scales both.
+
+    Used as: `put` what arrives, and `advance` whenever it is `due`.
+    """
 
     def __init__(self, name: str, speed: float = 1.0, cache_blocks: int = 800, slots: int = 48) -> None:
         self.name = name
@@ -51,9 +55,11 @@ class Engine:
         self.alive = True
         self.queue: deque[Running] = deque()
         self.at_work: dict[int, Running] = {}
-        self.prefilling: Running | None = None
+        self.prefilling: tuple[float, Running] | None = None  # and when that ends
         self.queried = 0
         self.hit = 0
+        self._ends: list[tuple[float, int, Running]] = []
+        self._count = 0
         self._cache: OrderedDict[int, None] = OrderedDict()
 
     @property
@@ -64,14 +70,17 @@ class Engine:
     def cached_blocks(self) -> int:
         return len(self._cache)
 
-    def match(self, blocks: tuple[int, ...], tokens: int) -> int:
+    @property
+    def due(self) -> float | None:
+        """When something happens here next."""
+        prefilled = self.prefilling[0] if self.prefilling is not None else math.inf
+        ended = self._ends[0][0] if self._ends else math.inf
+        soonest = min(prefilled, ended)
+        return soonest if soonest < math.inf else None
+
+    def match(self, request: Request) -> int:
         """Tokens of the prompt that are cached; never its last one (vLLM)."""
-        n = 0
-        for block in blocks:
-            if block not in self._cache:
-                break
-            n += 1
-        return min(n, max(0, (tokens - 1) // BLOCK)) * BLOCK
+        return min(self._matched(request.blocks), max(0, (request.tokens - 1) // BLOCK)) * BLOCK
 
     def touch(self, blocks: tuple[int, ...]) -> None:
         cache = self._cache
@@ -81,39 +90,61 @@ class Engine:
         while len(cache) > self.cache_blocks:
             cache.popitem(last=False)
 
-    def start(self, now: float) -> tuple[float, Running] | None:
-        """The next prefill, if one can begin: when it ends, and whose it is."""
-        if self.prefilling is not None or not self.queue or len(self.at_work) >= self.slots:
-            return None
-        running = self.queue.popleft()
-        request = running.request
-        cached = self.match(request.blocks, request.tokens)
-        running.uncached = request.tokens - cached
-        self.hit += cached
-        self.queried += request.tokens
-        self.prefilling = running
-        self.at_work[id(running)] = running
-        slowed = 1 + 0.3 * min(1.0, len(self.at_work) / self.slots)
-        return now + running.uncached / self.prefill_per_s * slowed, running
+    def put(self, running: Running, now: float) -> None:
+        """It arrives."""
+        self.queue.append(running)
+        self._start(now)
 
-    def prefilled(self, running: Running, now: float) -> float:
-        """The first token is there. When the answer ends."""
-        self.prefilling = None
-        running.first_token = now
-        self.touch(running.request.blocks)
-        return now + running.request.answer * (0.015 + 0.0003 * len(self.at_work)) / self.speed
-
-    def finished(self, running: Running) -> None:
-        self.at_work.pop(id(running), None)
-        self.touch(running.request.blocks)
+    def advance(self, now: float) -> list[Running]:
+        """What is due at `now` happens. Answers that have ended."""
+        ended = []
+        if self.prefilling is not None and self.prefilling[0] <= now:
+            self._prefilled(self.prefilling[1], now)
+        while self._ends and self._ends[0][0] <= now:
+            running = heapq.heappop(self._ends)[2]
+            self.at_work.pop(id(running), None)
+            self.touch(running.request.blocks)
+            ended.append(running)
+        self._start(now)
+        return ended
 
     def die(self) -> list[Running]:
         """All that was at work or waited."""
         lost = [*self.at_work.values(), *self.queue]
-        for running in lost:
-            running.dropped = True
         self.alive, self.prefilling = False, None
         self.at_work.clear()
         self.queue.clear()
+        self._ends.clear()
         self._cache.clear()
         return lost
+
+    def _matched(self, blocks: tuple[int, ...]) -> int:
+        """Leading blocks that are cached."""
+        cache = self._cache
+        return next((i for i, block in enumerate(blocks) if block not in cache), len(blocks))
+
+    def _start(self, now: float) -> None:
+        """The next prefill, if one can begin."""
+        if self.prefilling is not None or not self.queue or len(self.at_work) >= self.slots:
+            return
+        running = self.queue.popleft()
+        self._look_up(running)
+        self.at_work[id(running)] = running
+        slowed = 1 + 0.3 * min(1.0, len(self.at_work) / self.slots)
+        self.prefilling = (now + running.uncached / self.prefill_per_s * slowed, running)
+
+    def _look_up(self, running: Running) -> None:
+        request = running.request
+        cached = self.match(request)
+        running.uncached = request.tokens - cached
+        self.hit += cached
+        self.queried += request.tokens
+
+    def _prefilled(self, running: Running, now: float) -> None:
+        """The first token is there."""
+        self.prefilling = None
+        running.first_token = now
+        self.touch(running.request.blocks)
+        self._count += 1
+        end = now + running.request.answer * (0.015 + 0.0003 * len(self.at_work)) / self.speed
+        heapq.heappush(self._ends, (end, self._count, running))

@@ -47,7 +47,7 @@ class Caches:
     def held(self, pool_id: str, prompt: Prompt, now: float) -> Mapping[str, int]:
         request = self.looked_at
         assert request is not None
-        return {e.name: e.match(request.blocks, request.tokens) for e in self.engines}
+        return {e.name: e.match(request) for e in self.engines}
 
     def placed(self, pool_id: str, replica_id: str, prompt: Prompt, now: float) -> None: ...
 
@@ -157,7 +157,7 @@ class Homing:
     def ended(self, running: Running, now: float) -> None:
         if (sent := self._decisions.pop(id(running), None)) is not None:
             placer, decision = sent
-            placer.load.end(decision.place)
+            placer.load.end(decision.place, decision.tokens)
             self._outcomes.append((running, decision, now))
 
     def tick(self, now: float) -> None:

@@ -123,10 +123,42 @@ class CacheAware(Rule):
         loads = [e.in_flight for e in self.engines]
         if max(loads) - min(loads) > 64 and max(loads) > 1.5 * min(loads):
             return min(self.engines, key=lambda e: e.in_flight)
-        held, best = max(((e.match(request.blocks, request.tokens), e) for e in self.engines), key=lambda pair: pair[0])
+        held, best = max(((e.match(request), e) for e in self.engines), key=lambda pair: pair[0])
         if held > 0.3 * request.tokens:
             return best
         return min(self.engines, key=lambda e: e.cached_blocks)
 
 
-RULES = (RoundRobin, LeastRequest, Hashed, MaglevHashed, StickyLeast, BoundedRing, CacheAware)
+class KvAware(Rule):
+    """The least of what would be computed and what is decoded already, both in tokens, as Dynamo's router and
+    vllm-router's kv_aware have it; here it sees the caches themselves, and what is at work."""
+
+    name = "kv_aware"
+
+    def __init__(self, seed: int = 0) -> None:
+        super().__init__(seed)
+        self._busy: dict[str, float] = {}
+        self._waiting: dict[int, tuple[Running, int]] = {}
+
+    def pick(self, request: Request, now: float) -> Engine:
+        waiting = dict.fromkeys((e.name for e in self.engines), 0)
+        for running, uncached in self._waiting.values():
+            if running.first_token is None:
+                waiting[running.replica.name] = waiting.get(running.replica.name, 0) + uncached
+        costs = [
+            (waiting[e.name] + request.tokens - e.match(request) + self._busy.get(e.name, 0.0), i)
+            for i, e in enumerate(self.engines)
+        ]
+        return self.engines[min(costs)[1]]
+
+    def began(self, running: Running, now: float) -> None:
+        engine, request = running.replica, running.request
+        self._waiting[id(running)] = (running, request.tokens - engine.match(request))
+        self._busy[engine.name] = self._busy.get(engine.name, 0.0) + request.tokens
+
+    def ended(self, running: Running, now: float) -> None:
+        self._waiting.pop(id(running), None)
+        self._busy[running.replica.name] -= running.request.tokens
+
+
+RULES = (RoundRobin, LeastRequest, Hashed, MaglevHashed, StickyLeast, BoundedRing, CacheAware, KvAware)

@@ -9,6 +9,7 @@ from itertools import count
 from pathlib import Path
 from random import Random
 
+from bench.placement.batching import Batching
 from bench.placement.engine import BLOCK, Request
 from bench.placement.world import Change, Workload
 
@@ -99,6 +100,26 @@ def agents(number: int = 40, until: float = 600.0, seed: int = 3) -> list[Reques
     return w.sorted()
 
 
+def subagents(loops: list[Request], seed: int = 31) -> list[Request]:
+    """Now and then a turn of an agent starts four subagents at once, of some quick turns each. They share the system
+    prompt of all agents."""
+    random = Random(seed)
+    system = loops[0].blocks[:4]
+    made = []
+    for request in loops:
+        if random.random() >= 0.04:
+            continue
+        for child in range(4):
+            at, said = request.arrives + random.uniform(0, 0.3), random.randint(500, 4000)
+            for turn in range(random.randint(2, 6)):
+                tokens, answer = len(system) * BLOCK + said, random.randint(50, 300)
+                session = f"{request.session}.{request.turn}.{child}"
+                made.append(Request(at, session, turn, tokens, answer, system, tokens * 4))
+                said += answer + random.randint(200, 1500)
+                at += random.expovariate(1 / 2) + answer * 0.02
+    return made
+
+
 def heavy(rate: float = 0.45, until: float = 600.0, seed: int = 11) -> list[Request]:
     """Heavy-tailed first prompts (Pareto), up to 120,000 tokens, few turns."""
     w = Writer(seed)
@@ -150,6 +171,11 @@ def bursts(at: float) -> float:
     return 4.0 if at % 60 < 10 else 0.4
 
 
+def until(requests: list[Request], until_s: float) -> list[Request]:
+    """Cut there, in order of arrival."""
+    return sorted((r for r in requests if r.arrives < until_s), key=lambda r: r.arrives)
+
+
 Makers = Mapping[str, Callable[[], Workload]]
 
 
@@ -175,4 +201,25 @@ def makers(trace_path: Path | None = None, seed: int = 0) -> Makers:
     if trace_path is not None:
         made["trace"] = lambda: Workload("trace", trace(trace_path))
         made["trace_fast"] = lambda: Workload("trace_fast", trace(trace_path, 1.5, 8000))
+    return made
+
+
+def batching(trace_path: Path | None = None, seed: int = 0, load: float = 0.7, until_s: float = 240.0) -> Makers:
+    """The workloads of `bench.routing`, before four replicas that batch; `load` 1 is near saturation."""
+    rate = 2.75 * load
+
+    def few(name: str, requests: list[Request], speeds: dict[int, float] | None = None) -> Workload:
+        return Workload(name, until(requests, until_s), 4, speeds or {}, engine=Batching)
+
+    def loops() -> list[Request]:
+        return agents(max(2, round(28 * load)), until=until_s, seed=3 + seed)
+
+    made: dict[str, Callable[[], Workload]] = {
+        "chat": lambda: few("chat", chat(rate, until_s, seed=5 + seed)),
+        "shared": lambda: few("shared", shared(3.2 * load, until_s, seed=2 + seed)),
+        "agents": lambda: few("agents", [*(made := loops()), *subagents(made, 31 + seed)]),
+        "slow": lambda: few("slow", chat(0.85 * rate, until_s, seed=5 + seed), speeds={3: 0.5}),
+    }
+    if trace_path is not None:
+        made["trace"] = lambda: few("trace", trace(trace_path, 0.55 * load))
     return made

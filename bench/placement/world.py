@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -31,6 +31,7 @@ class Workload:
     replicas: int = 8
     speeds: dict[int, float] = field(default_factory=dict)
     changes: tuple[Change, ...] = ()
+    engine: Callable[[str, float], Engine] = Engine  # by name and speed
 
 
 class Contender(Protocol):
@@ -71,13 +72,13 @@ class Result:
 
 
 class World:
-    """`slots`: sessions are told apart by name only."""
+    """Sessions are told apart by name only."""
 
     def __init__(self, workload: Workload, contender: Contender) -> None:
         self._workload = workload
         self._contender = contender
         joining = {c.replica for c in workload.changes if c.joins}
-        self.engines = [Engine(f"r{i}", workload.speeds.get(i, 1.0)) for i in range(workload.replicas)]
+        self.engines = [workload.engine(f"r{i}", workload.speeds.get(i, 1.0)) for i in range(workload.replicas)]
         for i in joining:
             self.engines[i].alive = False
         self._events: list[tuple[float, int, str, object]] = []
@@ -86,6 +87,7 @@ class World:
         self._last: dict[str, str] = {}
         self._moved = self._broken = 0
         self._left = len(workload.requests)
+        self._due: dict[str, float] = {}
 
     def run(self) -> Result:
         contender, now = self._contender, 0.0
@@ -115,27 +117,25 @@ class World:
 
     def _put(self, running: Running, now: float) -> None:
         self._contender.began(running, now)
-        running.replica.queue.append(running)
-        self._start(running.replica, now)
+        running.replica.put(running, now)
+        self._wait_for(running.replica)
 
-    def _start(self, engine: Engine, now: float) -> None:
-        if (started := engine.start(now)) is not None:
-            self._push(started[0], "prefilled", started[1])
+    def _wait_for(self, engine: Engine) -> None:
+        due = engine.due
+        if due is not None and self._due.get(engine.name) != due:
+            self._due[engine.name] = due
+            self._push(due, "is_due", engine)
 
-    def _prefilled(self, running: Running, now: float) -> None:
-        if running.dropped:
+    def _is_due(self, engine: Engine, now: float) -> None:
+        if engine.due is None or engine.due > now:  # something else came before it
             return
-        self._ttft.append(now - running.request.arrives)
-        self._push(running.replica.prefilled(running, now), "finished", running)
-        self._start(running.replica, now)
-
-    def _finished(self, running: Running, now: float) -> None:
-        if running.dropped:
-            return
-        running.replica.finished(running)
-        self._contender.ended(running, now)
-        self._left -= 1
-        self._start(running.replica, now)
+        self._due.pop(engine.name, None)
+        for running in engine.advance(now):
+            assert running.first_token is not None
+            self._ttft.append(running.first_token - running.request.arrives)
+            self._contender.ended(running, now)
+            self._left -= 1
+        self._wait_for(engine)
 
     def _changes(self, change: Change, now: float) -> None:
         engine = self.engines[change.replica]
@@ -148,6 +148,7 @@ class World:
             self._contender.ended(running, now)
             if running.first_token is not None:  # nobody can go on with half an answer
                 self._broken += 1
+                self._ttft.append(running.first_token - running.request.arrives)
                 self._left -= 1
             else:
                 elsewhere = self._contender.again(running.request, engine, now)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from random import Random
 
 from bench.placement import workloads as placement
 from bench.placement.engine import Request
@@ -55,7 +54,7 @@ def agents(shape: Shape, speaker: Speaker) -> Work:
     agent starts four subagents at once, of some quick turns each."""
     number = max(2, round(28 * shape.load))
     loops = placement.agents(number, until=shape.until_s, seed=3 + shape.seed)
-    return _work("agents", _conversations([*loops, *_subagents(loops, shape)], shape, speaker))
+    return _work("agents", _conversations([*loops, *placement.subagents(loops, 31 + shape.seed)], shape, speaker))
 
 
 def fleet(shape: Shape, speaker: Speaker) -> Work:
@@ -91,25 +90,6 @@ WORKLOADS: dict[str, Maker] = {
 
 def _chat(shape: Shape, share: float = 1.0) -> list[Request]:
     return placement.chat(rate=2.75 * shape.load * share, until=shape.until_s, seed=5 + shape.seed)
-
-
-def _subagents(loops: Sequence[Request], shape: Shape) -> list[Request]:
-    """They share the system prompt of all agents."""
-    random = Random(31 + shape.seed)
-    system = loops[0].blocks[:4]
-    made = []
-    for request in loops:
-        if random.random() >= 0.04:
-            continue
-        for child in range(4):
-            at, said = request.arrives + random.uniform(0, 0.3), random.randint(500, 4000)
-            for turn in range(random.randint(2, 6)):
-                tokens, answer = len(system) * 512 + said, random.randint(50, 300)
-                session = f"{request.session}.{request.turn}.{child}"
-                made.append(Request(at, session, turn, tokens, answer, system, tokens * 4))
-                said += answer + random.randint(200, 1500)
-                at += random.expovariate(1 / 2) + answer * 0.02
-    return made
 
 
 def _conversations(requests: Sequence[Request], shape: Shape, speaker: Speaker) -> list[Turn]:

@@ -28,6 +28,7 @@ class Placement(BaseModel):
     eviction_factor: Factor = DEFAULTS.eviction_factor
     spread_factor: Factor = DEFAULTS.spread_factor
     in_flight_tokens: Tokens = DEFAULTS.in_flight_tokens
+    context_factor: Factor = DEFAULTS.context_factor
     max_in_flight: Annotated[int, PlainValidator(Integer(0, 1_000_000))] = DEFAULTS.max_in_flight
     sample: Annotated[int, PlainValidator(Integer(2, 1000))] = DEFAULTS.sample
     prefill_tokens_per_s: Annotated[float, PlainValidator(Number(1, 1e9))] = DEFAULTS.prefill_tokens_per_s

@@ -49,3 +49,4 @@ class There(msgspec.Struct):
     capacity: float = 400_000.0  # tokens of its KV cache
     cached: float = 0.0  # tokens of the prompt that are expected in its cache
     speed: float = 1.0  # against the mean of the pool
+    context: float = 0.0  # tokens of the prompts in flight there

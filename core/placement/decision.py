@@ -64,7 +64,8 @@ class Ref(msgspec.Struct, frozen=True, gc=False):
 
 class Decision(msgspec.Struct, frozen=True):
     """`endpoints` in the order in which Envoy is to try them; `session` when a new id was minted; `uncached`: the
-    tokens that are expected to be prefilled; `rank` where several data-parallel ranks share the address."""
+    tokens that are expected to be prefilled, of `tokens` in the prompt; `rank` where several data-parallel ranks share
+    the address."""
 
     reason: Reason
     place: Place
@@ -74,3 +75,4 @@ class Decision(msgspec.Struct, frozen=True):
     uncached: float = 0.0
     size_bytes: int = 0
     rank: int | None = None
+    tokens: float = 0.0

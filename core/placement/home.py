@@ -111,8 +111,7 @@ class Placer:
 
     def begun(self, decision: Decision, now: float) -> None:
         """The request is on its way: in flight until `load.end`."""
-        ref = decision.ref
-        self.scales.begun(decision.place, ref.digest, ref.tokens, decision.uncached, decision.size_bytes, now)
+        self.scales.begun(decision, now)
 
     def first_token(self, pool: CompiledPool, ref: Ref, ttft_s: float, now: float) -> None:
         """Envoy's log says when the first byte came from the replica that it was told, at the first attempt."""
@@ -345,7 +344,8 @@ class Placer:
             learned.continued(uncached)
         ref = Ref(digest, target.id, int(there.waiting + to_prefill), first_prompt)
         endpoints = (target.address, heir.address) if heir else (target.address,)
-        return Decision(reason, (pool_id, target.id), endpoints, ref, session, uncached, asked.size_bytes, target.rank)
+        place, size_bytes = (pool_id, target.id), asked.size_bytes
+        return Decision(reason, place, endpoints, ref, session, uncached, size_bytes, target.rank, asked.tokens)
 
     def _remember(
         self, pool_id: str, replica_id: str, tokens: float, digest: bytes, now: float, heir: str | None

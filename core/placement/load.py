@@ -32,18 +32,21 @@ class Vector(msgspec.Struct, array_like=True, frozen=True, gc=False):
     prefilled_tokens: float = 0.0  # what was learned of its speed from outcomes that came here: so many tokens
     prefill_seconds: float = 0.0  # took so long
     sent_bytes: int = 0  # of request bodies, ever
+    context_tokens: float = 0.0  # of the prompts in flight
 
 
 class Meter:
     """The load of one replica. `others_*`: what the siblings have there, added up."""
 
     __slots__ = (
-        "_unread_bytes", "activity", "assumed_speed", "cache_tokens", "foreign", "in_flight", "others_in_flight",
-        "others_pending", "others_sessions", "others_tokens", "queue", "retention", "sent_bytes", "speed",
+        "_unread_bytes", "activity", "assumed_speed", "cache_tokens", "context_tokens", "foreign", "in_flight",
+        "others_context", "others_in_flight", "others_pending", "others_sessions", "others_tokens", "queue",
+        "retention", "sent_bytes", "speed",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.in_flight = 0
+        self.context_tokens = 0.0  # of the prompts in flight
         self.queue = Queue()
         self.speed = Speed()
         self.retention = Retention()
@@ -55,6 +58,7 @@ class Meter:
         self.others_in_flight = 0
         self.others_sessions = 0
         self.others_tokens = 0.0
+        self.others_context = 0.0
         self.sent_bytes = 0
         self._unread_bytes = 0
 
@@ -62,9 +66,10 @@ class Meter:
     def tokens_per_s(self) -> float:
         return self.speed.learned(self.assumed_speed)
 
-    def begin(self, tokens: float, now: float) -> float:
+    def begin(self, tokens: float, now: float, context: float = 0.0) -> float:
         """As `Load.begin`."""
         self.in_flight += 1
+        self.context_tokens += context
         return self.queue.add(tokens, now, self.speed.learned(self.assumed_speed))
 
     def own_waiting(self, now: float) -> float:
@@ -87,6 +92,7 @@ class Meter:
             self.activity.tokens,
             *self.speed.own,
             self.sent_bytes,
+            self.context_tokens,
         )
 
     def hear(self, new: Vector, before: Vector) -> None:
@@ -94,6 +100,7 @@ class Meter:
         self.others_pending = max(0.0, self.others_pending + new.pending_tokens - before.pending_tokens)
         self.others_in_flight += new.in_flight - before.in_flight
         self.others_sessions += new.sessions - before.sessions
+        self.others_context = max(0.0, self.others_context + new.context_tokens - before.context_tokens)
         self.others_tokens = max(0.0, self.others_tokens + new.working_set_tokens - before.working_set_tokens)
         self.speed.hear(new.prefilled_tokens - before.prefilled_tokens, new.prefill_seconds - before.prefill_seconds)
         if before.sent_bytes:  # not what it had sent before we heard of it
@@ -134,14 +141,17 @@ class Load:
             meter = self._meters[place] = Meter()
         return meter
 
-    def begin(self, place: Place, tokens: float = 0.0, now: float = 0.0) -> float:
-        """A request of which `tokens` are not cached. Where it ends in the queue, for `Queue.first_token`."""
-        return self.meter(place).begin(tokens, now)
+    def begin(self, place: Place, tokens: float = 0.0, now: float = 0.0, context: float = 0.0) -> float:
+        """A request with a prompt of `context` tokens, of which `tokens` are not cached. Where it ends in the queue,
+        for `Queue.first_token`."""
+        return self.meter(place).begin(tokens, now, context)
 
-    def end(self, place: Place) -> None:
+    def end(self, place: Place, context: float = 0.0) -> None:
+        """`context` as at its beginning."""
         meter = self._meters.get(place)
         if meter is not None and meter.in_flight > 0:
             meter.in_flight -= 1
+            meter.context_tokens = max(0.0, meter.context_tokens - context) if meter.in_flight else 0.0
 
     def in_flight(self, place: Place) -> int:
         """This picker's own."""
@@ -157,12 +167,12 @@ class Load:
         before = self._meters.pop(place, None)
         if before is None:
             return
-        others = Vector(before.others_pending, before.others_in_flight, before.others_sessions, before.others_tokens)
+        others = _others(before)
         if (
             before.in_flight or others != NOTHING
         ):  # those streams still end, and siblings still take back what they said
             after = self.meter(place)
-            after.in_flight = before.in_flight
+            after.in_flight, after.context_tokens = before.in_flight, before.context_tokens
             after.hear(others, NOTHING)
 
     def vectors(self, now: float) -> dict[Place, Vector]:
@@ -180,10 +190,8 @@ class Load:
 
     def others(self, place: Place) -> Vector:
         """What the siblings have there, added up."""
-        m = self._meters.get(place)
-        if m is None:
-            return NOTHING
-        return Vector(m.others_pending, m.others_in_flight, m.others_sessions, m.others_tokens)
+        meter = self._meters.get(place)
+        return NOTHING if meter is None else _others(meter)
 
     def _replace(self, before: Mapping[Place, Vector], after: Mapping[Place, Vector]) -> None:
         for place, vector in after.items():
@@ -195,3 +203,13 @@ class Load:
         for sibling in [s for s, (said, _) in self._siblings.items() if now - said >= VALID_S]:
             _, vectors = self._siblings.pop(sibling)
             self._replace(vectors, {})
+
+
+def _others(meter: Meter) -> Vector:
+    return Vector(
+        meter.others_pending,
+        meter.others_in_flight,
+        meter.others_sessions,
+        meter.others_tokens,
+        context_tokens=meter.others_context,
+    )

@@ -53,6 +53,7 @@ class Staying:
         to_come = int(waiting + uncached)
         meter.sent(size_bytes)
         meter.in_flight += 1
+        meter.context_tokens += tokens
         scales.remember(digest, to_come, meter.queue.append(uncached, now, own_waiting), now)
         ref = Ref(digest, home_id, to_come)
-        return Decision(Reason.HOME, place, endpoints, ref, None, uncached, size_bytes, home.rank)
+        return Decision(Reason.HOME, place, endpoints, ref, None, uncached, size_bytes, home.rank, tokens)

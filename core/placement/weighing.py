@@ -17,6 +17,7 @@ from homing.core.fleet import Replica
 from homing.core.placement import cost, filters
 from homing.core.placement.asked import Asked, There
 from homing.core.placement.cost.eviction import USABLE
+from homing.core.placement.decision import Decision
 from homing.core.placement.easing import Easing
 from homing.core.placement.learned import Learned
 from homing.core.placement.load import Load, Meter, Place
@@ -73,11 +74,11 @@ class Scales:
         meter.assumed_speed = self.learned(pool_id).prefill_tokens_per_s * replica.weight
         return meter
 
-    def begun(self, place: Place, digest: bytes, expected: int, uncached: float, size_bytes: int, now: float) -> None:
-        """A request is on its way there. `digest` and `expected` name it to `first_token`."""
-        meter = self.load.meter(place)
-        meter.sent(size_bytes)
-        self.remember(digest, expected, meter.begin(uncached, now), now)
+    def begun(self, decision: Decision, now: float) -> None:
+        """A request is on its way. What its ref says names it to `first_token`."""
+        meter, ref = self.load.meter(decision.place), decision.ref
+        meter.sent(decision.size_bytes)
+        self.remember(ref.digest, ref.tokens, meter.begin(decision.uncached, now, decision.tokens), now)
 
     def remember(self, digest: bytes, expected: int, mark: float, now: float) -> None:
         """Where in its queue the request ends that is named so."""
@@ -188,6 +189,7 @@ class Scales:
             meter.cache_tokens or asked.settings.cache_tokens,
             cached,
             speed,
+            meter.context_tokens + meter.others_context,
         )
 
     def _candidates(self, pool: CompiledPool, asked: Asked) -> Iterable[Replica]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from homing.core.placement.asked import Asked, There
-from homing.core.placement.cost import crowding, eviction, leaving, owner, prefill, speed, spread, waiting
+from homing.core.placement.cost import crowding, decoding, eviction, leaving, owner, prefill, speed, spread, waiting
 
 Term = Callable[[Asked, There], float]
 
@@ -19,6 +19,7 @@ WORK: Mapping[str, Term] = {
     "eviction": eviction.tokens,
     "spread": spread.tokens,
     "crowding": crowding.tokens,
+    "decoding": decoding.tokens,
 }
 CHOICE: Mapping[str, Term] = {
     "leaving": leaving.tokens,

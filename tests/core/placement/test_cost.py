@@ -10,6 +10,7 @@ from homing.core.placement.asked import Asked, There
 from homing.core.placement.cost import (
     TERMS,
     crowding,
+    decoding,
     eviction,
     itemised,
     leaving,
@@ -73,6 +74,11 @@ def test_requests_in_flight_cost_a_little(in_flight: int, expected: float):
     assert crowding.tokens(Asked(1), There(A, in_flight=in_flight)) == expected
 
 
+@pytest.mark.parametrize(("context", "expected"), [(0, 0), (50_000, 1000)])
+def test_contexts_that_are_decoded_cost_by_their_length(context: float, expected: float):
+    assert decoding.tokens(Asked(1), There(A, context=context)) == expected
+
+
 @pytest.mark.parametrize(
     ("home", "cached", "crowd", "expected"),
     [
@@ -99,7 +105,7 @@ def test_a_slow_replica_takes_longer_for_the_same(work: float, pace: float, expe
 
 def test_the_cost_is_the_sum_of_its_terms_and_a_receipt_names_each():
     asked = Asked(5000, home="b", home_cached=4000, owner="b", begins=True, crowd=1.5, fewest_sessions=1)
-    there = There(A, waiting=700, in_flight=2, sessions=4, working_set=500_000, cached=300, speed=0.8)
+    there = There(A, waiting=700, in_flight=2, sessions=4, working_set=500_000, cached=300, speed=0.8, context=900)
     items = itemised(asked, there)
     assert tuple(items) == TERMS
     assert all(items.values())
@@ -108,7 +114,7 @@ def test_the_cost_is_the_sum_of_its_terms_and_a_receipt_names_each():
 
 def test_every_constant_of_the_terms_can_be_set():
     off = Settings(hash_preference_tokens=0, leave_tokens=0, leave_factor=0, delay_factor=0, eviction_factor=0,
-                   spread_factor=0, in_flight_tokens=0)  # fmt: skip
+                   spread_factor=0, in_flight_tokens=0, context_factor=0)  # fmt: skip
     asked = Asked(5000, off, home="b", home_cached=4000, owner="b", begins=True, crowd=1.5)
     there = There(A, waiting=700, in_flight=2, sessions=4, working_set=500_000, cached=300)
     assert total(asked, there) == 700 + 4700
