@@ -11,7 +11,7 @@ from bench.placement.product import Homing
 from bench.placement.report import Ratios, against_the_best, behind, markdown, plain, spread
 from bench.placement.rules import RULES
 from bench.placement.search import CONSTANTS, search
-from bench.placement.workloads import makers
+from bench.placement.workloads import batching, makers
 from bench.placement.world import Contender, Result, Workload, World
 
 OURS = ("homing_1", "homing_2", "homing_8", "homing_1_index", "homing_8_index")
@@ -20,6 +20,9 @@ _TRACE = click.option(
     "--trace", type=click.Path(path_type=Path, exists=True), help="The trace of Mooncake, as JSON lines."
 )
 _ONLY = click.option("--only", help="Workloads, with commas between; all without it.")
+_LOAD = click.option(
+    "--batching", "load", type=float, help="The workloads of bench.routing at this load, before replicas that batch."
+)
 
 
 def contenders() -> list[Contender]:
@@ -28,8 +31,8 @@ def contenders() -> list[Contender]:
     return [*(rule() for rule in RULES), *ours]
 
 
-def chosen(trace: Path | None, only: str | None, seed: int = 0) -> list[Workload]:
-    made = makers(trace, seed)
+def chosen(trace: Path | None, only: str | None, load: float | None, seed: int = 0) -> list[Workload]:
+    made = makers(trace, seed) if load is None else batching(trace, seed, load)
     names = only.split(",") if only else list(made)
     return [made[name]() for name in names]
 
@@ -42,11 +45,12 @@ def main() -> None:
 @main.command()
 @_TRACE
 @_ONLY
+@_LOAD
 @click.option("--json", "out", type=click.Path(path_type=Path), help="Where the numbers go.")
-def compare(trace: Path | None, only: str | None, out: Path | None) -> None:
+def compare(trace: Path | None, only: str | None, load: float | None, out: Path | None) -> None:
     """Every contender on every workload: TTFT p90 / p99 in seconds."""
     results: dict[str, dict[str, Result]] = {}
-    for workload in chosen(trace, only):
+    for workload in chosen(trace, only, load):
         row = results[workload.name] = {}
         for contender in contenders():
             row[contender.name] = World(workload, contender).run()
@@ -60,12 +64,13 @@ def compare(trace: Path | None, only: str | None, out: Path | None) -> None:
 
 @main.command()
 @_ONLY
+@_LOAD
 @click.option("--seeds", default=5)
-def seeds(only: str | None, seeds: int) -> None:
+def seeds(only: str | None, load: float | None, seeds: int) -> None:
     """How many times the best of the others ours have, TTFT p90 / p99: the median over the seeds (least-most)."""
     ratios: dict[str, dict[str, list[Ratios]]] = {}
     for seed in range(seeds):
-        for workload in chosen(None, only, seed):
+        for workload in chosen(None, only, load, seed):
             row = {c.name: World(workload, c).run() for c in contenders()}
             for name, pair in against_the_best(row, OURS).items():
                 ratios.setdefault(workload.name, {}).setdefault(name, []).append(pair)
@@ -76,11 +81,12 @@ def seeds(only: str | None, seeds: int) -> None:
 @main.command("search")
 @_TRACE
 @_ONLY
+@_LOAD
 @click.option("--constants", default=",".join(CONSTANTS), help="With commas between.")
 @click.option("--placers", default=1)
-def search_command(trace: Path | None, only: str | None, constants: str, placers: int) -> None:
+def search_command(trace: Path | None, only: str | None, load: float | None, constants: str, placers: int) -> None:
     """Each constant at some other values: how many times the score (p90 and p99) of the defaults, by workload."""
-    workloads = chosen(trace, only)
+    workloads = chosen(trace, only, load)
     click.echo("| constant | value | " + " | ".join(w.name for w in workloads) + " |")
     click.echo("|---" * (len(workloads) + 2) + "|")
     for name, value, ratios in search(workloads, constants.split(","), placers):

@@ -14,12 +14,16 @@ import pytest
 from click.testing import CliRunner
 
 from bench.placement.__main__ import contenders, main
+from bench.placement.batching import Batching
 from bench.placement.engine import BLOCK, Engine, Request, Running
 from bench.placement.product import Homing
 from bench.placement.report import behind, markdown, spread
-from bench.placement.workloads import agents, chat, half_keyless, heavy, makers, named, shared, trace
+from bench.placement.workloads import agents, batching, chat, half_keyless, heavy, makers, named, shared, trace
 from bench.placement.world import Change, Result, Workload, World
 from homing.core.placement.settings import Settings
+from homing.sim.engines import EngineOptions, build_engine
+from homing.sim.sequence import Sequence
+from homing.sim.tokenizer import token_ids
 
 CONTENDERS = [c.name for c in contenders()]
 
@@ -125,23 +129,93 @@ def test_a_half_as_fast_replica_is_given_less():
 
 
 def test_caches_are_whole_blocks_and_never_the_last_token():
+    def asked(blocks: tuple[int, ...], tokens: int) -> Request:
+        return Request(0.0, "s", 0, tokens, 1, blocks)
+
     engine = Engine("r", cache_blocks=4)
     engine.touch((1, 2, 3))
-    assert engine.match((1, 2, 3), 3 * BLOCK + 5) == 3 * BLOCK
-    assert engine.match((1, 2, 3), 3 * BLOCK) == 2 * BLOCK
-    assert engine.match((9, 2, 3), 3 * BLOCK + 5) == 0
+    assert engine.match(asked((1, 2, 3), 3 * BLOCK + 5)) == 3 * BLOCK
+    assert engine.match(asked((1, 2, 3), 3 * BLOCK)) == 2 * BLOCK
+    assert engine.match(asked((9, 2, 3), 3 * BLOCK + 5)) == 0
     engine.touch((4, 5))
-    assert engine.match((1,), 2 * BLOCK) == 0
+    assert engine.match(asked((1,), 2 * BLOCK)) == 0
 
 
 def test_one_prefill_at_a_time():
     engine = Engine("r")
     request = Request(0.0, "s", 0, 8000, 10, ())
-    engine.queue.extend((Running(request, engine), Running(request, engine)))
-    first = engine.start(0.0)
-    assert first is not None
-    assert first[0] == pytest.approx(1.0, rel=0.01)
-    assert engine.start(0.5) is None
+    one, two = Running(request, engine), Running(request, engine)
+    engine.put(one, 0.0)
+    engine.put(two, 0.5)
+    assert engine.due == pytest.approx(1.0, rel=0.01)
+    assert run_out(engine) == [one, two]
+    assert two.first_token == pytest.approx(2 * one.first_token, rel=0.01)
+
+
+def run_out(engine: Engine) -> list[Running]:
+    """Until nothing is due any more. Who ended, in order."""
+    ended = []
+    while (due := engine.due) is not None:
+        ended += engine.advance(due)
+    return ended
+
+
+class Endless:
+    """An answer that only its limit ends."""
+
+    stopped = False
+
+    def take(self) -> int:
+        return 1
+
+
+def test_a_replica_that_batches_finds_what_it_computed_of_a_session():
+    engine = Batching("r")
+    first = Request(0.0, "s", 0, 1000, 30, (1,))
+    engine.put(Running(first, engine), 0.0)
+    run_out(engine)
+    assert engine.match(Request(9.0, "s", 1, 1200, 10, (1, 2))) == 1024, "prompt and answer, in blocks of 16"
+    assert engine.match(Request(9.0, "other", 1, 1200, 10, (1, 2))) == 512, "the block that both begin with"
+    assert engine.match(Request(9.0, "s", 1, 1200, 10, (3, 4))) == 0, "a conversation that was begun anew"
+
+
+def test_a_prompt_waits_for_memory_while_others_decode():
+    engine = Batching("r")
+    half = engine.cache_blocks * BLOCK // 2 + BLOCK
+    one, two = (Running(Request(0.0, f"s{i}", 0, half, 5, ()), engine) for i in range(2))
+    engine.put(one, 0.0)
+    engine.put(two, 0.0)
+    assert run_out(engine) == [one, two]
+    assert one.first_token is not None
+    assert two.first_token is not None
+    assert two.first_token > 2 * one.first_token
+
+
+@pytest.mark.parametrize("name", ["chat", "shared", "agents", "slow"])
+def test_the_workloads_of_real_gateways_are_there_for_the_model(name: str):
+    workload = batching(until_s=20.0)[name]()
+    assert World(workload, Homing(1)).run().served == len(workload.requests) > 0
+
+
+def test_a_replica_that_batches_takes_the_times_of_the_sim():
+    """The same three prompts, one of two chunks, through the sim's own engine (`sim/batching.py`)."""
+    prompts, answers = [3000, 500, 40], [20, 30, 10]
+    model = Batching("r")
+    runs = [
+        Running(Request(0.0, f"s{i}", 0, tokens, answer, ()), model)
+        for i, (tokens, answer) in enumerate(zip(prompts, answers, strict=True))
+    ]
+    for running in runs:
+        model.put(running, 0.0)
+    run_out(model)
+    engine, _ = build_engine(EngineOptions(preset="a100-llama-8b", speed=0.5))
+    sequences = []
+    for i, (tokens, answer) in enumerate(zip(prompts, answers, strict=True)):
+        sequences.append(Sequence(token_ids(range(10_000 * i, 10_000 * i + tokens)), answer, Endless()))
+        engine.submit(sequences[-1], 0.0)
+    while (due := engine.due_s) is not None:
+        engine.advance(due)
+    assert [r.first_token for r in runs] == pytest.approx([s.first_token_s for s in sequences])
 
 
 def test_a_trace_is_read_as_it_is_published(tmp_path: Path):

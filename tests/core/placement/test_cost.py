@@ -65,7 +65,9 @@ def test_what_will_not_fit_costs_with_every_further_turn(working_set: float, tok
 def test_a_new_session_pays_for_those_that_are_there(
     begins: bool, sessions: float, fewest: float, pace: float, expected: float
 ):
-    asked = Asked(1, begins=begins, fewest_sessions=fewest, further_turns=4, later_uncached=1000)
+    asked = Asked(
+        1, Settings(spread_factor=0.25), begins=begins, fewest_sessions=fewest, further_turns=4, later_uncached=1000
+    )
     assert spread.tokens(asked, There(A, sessions=sessions, speed=pace)) == pytest.approx(expected)
 
 
@@ -93,7 +95,7 @@ def test_leaving_home_costs_what_is_thrown_away(home: str | None, cached: float,
     assert leaving.tokens(Asked(1, home=home, home_cached=cached, crowd=crowd), There(A)) == expected
 
 
-@pytest.mark.parametrize(("hash_owner", "expected"), [(None, 0), ("a", 0), ("b", 2000)])
+@pytest.mark.parametrize(("hash_owner", "expected"), [(None, 0), ("a", 0), ("b", 500)])
 def test_being_elsewhere_than_the_hash_says_costs_the_preference(hash_owner: str | None, expected: float):
     assert owner.tokens(Asked(1, owner=hash_owner), There(A)) == expected
 

@@ -73,7 +73,7 @@ def test_a_clients_id_goes_to_the_owner_then_home(placing: Placing):
     first = placing.place()
     ref = Ref(key("s").digest("p", b"secret"), owner, tokens=1000, at_most=True)
     endpoints = (address(owner), address(heir))
-    assert first == Decision(Reason.HASH, ("p", owner), endpoints, ref, session=None, uncached=1000.0)
+    assert first == Decision(Reason.HASH, ("p", owner), endpoints, ref, session=None, uncached=1000.0, tokens=1000.0)
     again = placing.place()
     assert (again.reason, again.place, again.endpoints) == (Reason.HOME, first.place, first.endpoints)
 

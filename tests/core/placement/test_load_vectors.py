@@ -25,6 +25,20 @@ def test_what_siblings_say_adds_up_and_each_word_replaces_the_one_before():
     assert load.others(A) == Vector(10.0, 2, 3, 500.0)
 
 
+def test_contexts_in_flight_are_counted_until_their_request_ends_and_told():
+    load = Load()
+    load.begin(A, 100.0, 0.0, context=5000.0)
+    load.begin(A, 10.0, 0.0, context=300.0)
+    load.end(A, 5000.0)
+    assert load.vectors(0.0)[A].context_tokens == 300.0
+    load.absorb("other", {A: Vector(context_tokens=40.0)}, 0.0)
+    assert (load.others(A).context_tokens, load.meter(A).context_tokens) == (40.0, 300.0)
+    load.forget(A)
+    assert (load.others(A).context_tokens, load.meter(A).context_tokens) == (40.0, 300.0)
+    load.end(A, 300.0)
+    assert load.meter(A).context_tokens == 0.0
+
+
 def test_a_sibling_that_falls_silent_counts_for_nothing_after_a_second():
     load = Load()
     load.absorb("one", {A: Vector(100.0)}, 0.0)
