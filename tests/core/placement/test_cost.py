@@ -95,7 +95,7 @@ def test_leaving_home_costs_what_is_thrown_away(home: str | None, cached: float,
     assert leaving.tokens(Asked(1, home=home, home_cached=cached, crowd=crowd), There(A)) == expected
 
 
-@pytest.mark.parametrize(("hash_owner", "expected"), [(None, 0), ("a", 0), ("b", 500)])
+@pytest.mark.parametrize(("hash_owner", "expected"), [(None, 0), ("a", 0), ("b", 1000)])
 def test_being_elsewhere_than_the_hash_says_costs_the_preference(hash_owner: str | None, expected: float):
     assert owner.tokens(Asked(1, owner=hash_owner), There(A)) == expected
 
