@@ -12,7 +12,6 @@ from homing.core.history import Said, header_safe, read
 from homing.core.placement.decision import Arrival, Decision
 from homing.core.placement.home import Placer
 from homing.core.placement.kept import Kept
-from homing.core.placement.load import Place
 from homing.core.placement.pools import CompiledPool
 from homing.core.prefix.prompt import Prompt
 from homing.core.session import SessionKey
