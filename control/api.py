@@ -67,7 +67,7 @@ class Access:
 @dataclass(frozen=True, slots=True)
 class Parts:
     """What the API shows. `waiting`: what is still to come before the service is ready, in words; `refused`: why the
-    newest file is not used; `unfit`: why a replica cannot serve though it answers its probes."""
+    newest file is not used; `unfit`: why a replica is not fit to serve."""
 
     membership: Membership
     drains: Drains

@@ -23,8 +23,8 @@ class ReplicaView(BaseModel):
     """One replica. `in_hash`: Envoy's hash leads to it; `takes_new_sessions`: so does placement; `epoch`: when its
     process began, in ms since 1970, 0 where it does not say; `failing`: it fails requests; `share`: of the new sessions
     at most, by policy; `rank`: where several data-parallel ranks share the address, which it is; `tls`: the name that
-    its certificate has to bear, empty where it speaks plain HTTP; `trouble`: what is wrong with that certificate, or
-    why it cannot serve though it answers its probes."""
+    its certificate has to bear, empty where it speaks plain HTTP; `trouble`: what is wrong with that certificate, what
+    its last probe had against it, or why it cannot serve though it answers them."""
 
     id: str
     address: str

@@ -18,11 +18,13 @@ from homing.control.proving import Proving
 from homing.control.thresholds import Verdict
 from homing.core.config import Address, HealthCheck
 from homing.core.fleet import HealthChanged
+from homing.core.placement.load import Place
 
 log = logging.getLogger(__name__)
 
-Probe = Callable[[str, HealthCheck], Awaitable[bool]]
-"""One question to "ip:port": whether it is healthy. Never raises for what a replica does or fails to do."""
+Probe = Callable[[str, HealthCheck], Awaitable[str]]
+"""One question to "ip:port": what is wrong with it, in words; empty where it is healthy. Never raises for what a
+replica does or fails to do."""
 
 JITTER = 0.2  # share of the interval, either way: probes of many replicas spread out
 UNSETTLED_INTERVAL_S = 0.2  # until there is a first verdict, so that start-up does not wait for whole intervals
@@ -46,21 +48,27 @@ class HttpProbe:
     async def __aexit__(self, *_: object) -> None:
         await self._client.aclose()
 
-    async def __call__(self, address: str, check: HealthCheck) -> bool:
+    async def __call__(self, address: str, check: HealthCheck) -> str:
         try:
             async with asyncio.timeout(check.timeout_s):
-                return await self._ask(f"http://{address}{check.path}")
-        except (httpx.HTTPError, httpx.InvalidURL, OSError):  # TimeoutError is an OSError
-            return False
+                status = await self._ask(f"http://{address}{check.path}")
+        except TimeoutError:
+            return f"{check.path} is not answered within {check.timeout_s:g} s"
+        except httpx.ConnectError:
+            return "it cannot be connected to"
+        except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
+            return f"{check.path} is not answered ({type(error).__name__})"
+        return "" if status == httpx.codes.OK else f"{check.path} is answered with {status}"
 
-    async def _ask(self, url: str) -> bool:
+    async def _ask(self, url: str) -> int:
+        """The status of its answer."""
         async with self._client.stream("GET", url) as response:
             size = 0
             async for chunk in response.aiter_raw():  # read to its end, or the connection could not be used again
                 size += len(chunk)
                 if size > MAX_BODY_BYTES:
                     break
-            return response.status_code == httpx.codes.OK
+            return response.status_code
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +79,10 @@ class Target:
     replica_id: str
     address: str
     check: HealthCheck
+
+    @property
+    def place(self) -> Place:
+        return self.pool_id, self.replica_id
 
 
 class Prober:
@@ -88,6 +100,11 @@ class Prober:
         self._proving = proving
         self._tasks: dict[Target, asyncio.Task[None]] = {}
         self._unsettled: set[Target] = set()
+        self._troubles: dict[Place, str] = {}
+
+    def why_unhealthy(self, place: Place) -> str:
+        """What its last probe had against it; empty for nothing."""
+        return self._troubles.get(place, "")
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -102,8 +119,9 @@ class Prober:
     def _aim(self, targets: Mapping[Target, bool], tasks: asyncio.TaskGroup) -> None:
         for target in self._tasks.keys() - targets.keys():
             self._tasks.pop(target).cancel()
+            self._troubles.pop(target.place, None)
             if self._proving is not None:
-                self._proving.forget((target.pool_id, target.replica_id))
+                self._proving.forget(target.place)
             self._unsettled.discard(target)
         for target, healthy in targets.items():
             if target not in self._tasks:
@@ -115,7 +133,9 @@ class Prober:
         # A name that did not resolve fails without being asked.
         resolved = Address.parse(target.address).ip is not None
         while True:
-            ok = resolved and await self._probe(target.address, target.check)
+            trouble = await self._probe(target.address, target.check) if resolved else "its name does not resolve"
+            self._note(target.place, trouble)
+            ok = not trouble
             if self._proving is not None:
                 ok = await self._proved(self._proving, target, ok)
             self.probes[target.pool_id, ok] += 1
@@ -125,11 +145,16 @@ class Prober:
             await asyncio.sleep(self._pause_s(target.check.interval_s, verdict))
 
     async def _proved(self, proving: Proving, target: Target, ok: bool) -> bool:
-        place = (target.pool_id, target.replica_id)
         if ok:
-            return await proving.fit(place, target.address)
-        proving.failed(place)
+            return await proving.fit(target.place, target.address)
+        proving.failed(target.place)
         return False
+
+    def _note(self, place: Place, trouble: str) -> None:
+        if trouble:
+            self._troubles[place] = trouble
+        else:
+            self._troubles.pop(place, None)
 
     def _tell(self, target: Target, before: Verdict, verdict: Verdict) -> bool:
         """Whether it was for this process to say."""
@@ -138,7 +163,9 @@ class Prober:
         if not self._membership.apply(HealthChanged(target.pool_id, target.replica_id, verdict.healthy)):
             return False
         if verdict.healthy != before.healthy or not verdict.healthy:
-            words = "answers its probes" if verdict.healthy else "fails its probes"
+            trouble = self.why_unhealthy(target.place)
+            failing = f"fails its probes: {trouble}" if trouble else "is not fit to serve"
+            words = "answers its probes" if verdict.healthy else failing
             log.info("replica %s of pool %s (%s) %s", target.replica_id, target.pool_id, target.address, words)
         return True
 

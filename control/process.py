@@ -27,6 +27,7 @@ from homing.control.engine_transport import trust_in
 from homing.control.envoy_config import Wiring
 from homing.control.feed import Feed
 from homing.control.gateways import warn_of_pins_apart
+from homing.control.health import Prober
 from homing.control.http_server import HttpServer, listening
 from homing.control.keeping import Keeping
 from homing.control.last_good import LastGood
@@ -51,6 +52,7 @@ from homing.control.trust import in_pickers
 from homing.control.watch import FleetWatch
 from homing.core.config import Config
 from homing.core.fleet import Fleet, decode, encode
+from homing.core.placement.load import Place
 from homing.core.policy import within
 from homing.ext_proc.pins.secret import SharedSecret
 
@@ -138,7 +140,7 @@ async def run(config: Config, options: Options, resources: Resources) -> None:
     tokens = TokenCheck(lambda: membership.view.config.tokens, options.file)
     tokens.say_what_is_missing()
     access = Access(tokens, tls.asks_clients("api"), (tls, trust), trust)
-    news = waiting, lambda: watch.reloader.refused, proving.why_unfit, watch.templates.progress
+    news = waiting, lambda: watch.reloader.refused, _unfit(watch.prober, proving), watch.templates.progress
     parts = Parts(*members, *told, *news, access, peer, policies)
     http = HttpServer(create_app(parts), tls=tls.server("api"))
     envoys = everybody if tls.asks_clients("xds") else tokens.admits_envoy
@@ -174,6 +176,11 @@ def _peer(
     peer = Peer(shared.name, shared.lease, shared.state, membership, knowledge, time.monotonic)
     membership.role = lambda: peer.role
     return peer
+
+
+def _unfit(prober: Prober, proving: Proving) -> Callable[[Place], str]:
+    """Why a replica is not fit to serve, as far as is known here."""
+    return lambda place: prober.why_unhealthy(place) or proving.why_unfit(place)
 
 
 def _last_fleet(state: Path | None, policies: Policies) -> Fleet | None:

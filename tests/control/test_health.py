@@ -20,33 +20,36 @@ async def probe():
 
 
 async def test_200_is_healthy_and_the_connection_is_kept(probe, replicas):
-    assert [await probe(replicas[0].address, CHECK) for _ in range(3)] == [True, True, True]
+    assert [await probe(replicas[0].address, CHECK) for _ in range(3)] == ["", "", ""]
     assert (replicas[0].asked, replicas[0].connections) == (3, 1)
 
 
-@pytest.mark.parametrize("mood", ["sick", "hung"])
-async def test_anything_else_is_not(probe, replicas, mood):
+@pytest.mark.parametrize(
+    ("mood", "trouble"),
+    [("sick", "/health is answered with 500"), ("hung", "/health is not answered within 0.3 s")],
+)
+async def test_anything_else_is_not_and_what_it_is_is_said(probe, replicas, mood, trouble):
     replicas[0].mood = mood
-    assert not await probe(replicas[0].address, CHECK)
+    assert await probe(replicas[0].address, CHECK) == trouble
 
 
 async def test_a_refused_connection_counts_like_any_failure(probe, replicas):
     address = replicas[0].address
     await replicas[0].stop()
-    assert not await probe(address, CHECK)
+    assert await probe(address, CHECK) == "it cannot be connected to"
     await replicas[0].start()
-    assert await probe(address, CHECK)
+    assert await probe(address, CHECK) == ""
 
 
 async def test_a_body_without_end_is_not_read_to_it(probe, replicas):
     replicas[0].mood = "endless"
-    assert await probe(replicas[0].address, HealthCheck(timeout_s=5))
+    assert await probe(replicas[0].address, HealthCheck(timeout_s=5)) == ""
 
 
 async def test_a_proxy_of_the_environment_is_not_asked(replicas, monkeypatch):
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
     async with HttpProbe() as probe:
-        assert await probe(replicas[0].address, CHECK)
+        assert await probe(replicas[0].address, CHECK) == ""
 
 
 @pytest.fixture
@@ -82,24 +85,26 @@ async def test_a_hung_replica_delays_nobody(probing, replicas, until):
 
 
 async def test_a_dead_replica_keeps_its_membership_and_comes_back(probing, replicas, until):
-    membership, _ = probing(replicas[0].address)
+    membership, prober = probing(replicas[0].address)
     await until(lambda: healthy(membership) == [True])
     await replicas[0].stop()
     await until(lambda: healthy(membership) == [False])
     assert membership.view.fleet.pools[0].replicas[0].state is State.READY
+    assert prober.why_unhealthy(("p", "r0")) == "it cannot be connected to"
     await replicas[0].start()
     await until(lambda: healthy(membership) == [True])
+    assert prober.why_unhealthy(("p", "r0")) == ""
 
 
 async def test_one_failure_below_the_threshold_changes_nothing(probing, until):
-    answers = iter([True, False, True, False, True])
+    answers = iter(["", "ill", "", "ill", ""])
     done = asyncio.Event()
 
     async def flaky(address, check):
         answer = next(answers, None)
         if answer is None:
             done.set()
-            return True
+            return ""
         return answer
 
     membership, _ = probing("10.0.0.1:80", probe=flaky)
@@ -122,8 +127,9 @@ async def test_an_unresolved_name_fails_without_being_asked(probing):
 
     async def probe(address, check):
         asked.append(address)
-        return True
+        return ""
 
     membership, prober = probing("vllm.internal:80", probe=probe)
     await asyncio.wait_for(prober.settled.wait(), 5)
     assert (healthy(membership), asked) == ([False], [])
+    assert prober.why_unhealthy(("p", "r0")) == "its name does not resolve"
