@@ -68,6 +68,7 @@ class Audit:
         """Keeps what could not be kept. Raises OSError while it still cannot."""
         while self._unkept:
             entry = self._unkept[0]
-            await self._store.put_audit(entry)
-            self._entries.append(entry)
+            if entry not in self._entries:  # as one that was kept, though the store did not say so in time
+                await self._store.put_audit(entry)
+                self._entries.append(entry)
             self._unkept.remove(entry)

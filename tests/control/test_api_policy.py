@@ -106,6 +106,14 @@ async def test_the_kill_switch_works_though_it_cannot_be_kept_and_is_kept_once_i
     assert len(service.audit._unkept) == 0
 
 
+async def test_what_was_kept_though_the_store_did_not_say_so_is_not_written_twice(service, client, disk):
+    await client.put("/api/policy", json={"bypass": True})
+    (entry,) = service.audit.all
+    service.audit.restore((entry,))
+    await service.audit.catch_up()  # the disk is full still
+    assert service.audit.all == (entry,)
+
+
 async def test_the_kill_switch_can_be_taken_back_before_it_was_kept(service, client, disk):
     await client.put("/api/policy", json={"bypass": True})
     answer = (await client.put("/api/policy", json={"bypass": False})).json()
