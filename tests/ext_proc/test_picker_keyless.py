@@ -28,6 +28,14 @@ def test_a_conversation_without_an_id_comes_home(recognising: Picking):
     assert recognising.in_flight() == {}
 
 
+def test_a_header_that_asks_for_nothing_takes_the_long_way_to_the_same_answer(recognising: Picking):
+    unnamed(recognising, talk("u1"))
+    short, long = (unnamed(recognising, talk("u1", "a1", "u2"), **more) for more in ({}, {"x-session-close": b"false"}))
+    del short["x-homing-ref"], long["x-homing-ref"]  # with what waits there
+    assert short == long
+    assert recognising.picker.counts.keyless == {"first": 1, "found": 2}
+
+
 def test_the_id_it_gets_back_leads_home_too(recognising: Picking):
     unnamed(recognising, talk("u1"))
     told = unnamed(recognising, talk("u1", "a1", "u2"))
