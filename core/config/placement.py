@@ -23,6 +23,7 @@ class Placement(BaseModel):
     hash_preference_tokens: Tokens = DEFAULTS.hash_preference_tokens
     leave_tokens: Tokens = DEFAULTS.leave_tokens
     leave_factor: Factor = DEFAULTS.leave_factor
+    roomy_leave_factor: Factor = DEFAULTS.roomy_leave_factor
     crowd_factor: Factor = DEFAULTS.crowd_factor
     delay_factor: Factor = DEFAULTS.delay_factor
     eviction_factor: Factor = DEFAULTS.eviction_factor

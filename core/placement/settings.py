@@ -11,7 +11,8 @@ class Settings:
 
     hash_preference_tokens: float = 1000.0  # client-chosen ids: what it may cost to be where Envoy alone would go
     leave_tokens: float = 1000.0  # what a move costs at least
-    leave_factor: float = 3.0  # what it costs for each token that it throws away
+    leave_factor: float = 3.0  # what it costs for each token that it throws away, where there is no room for it
+    roomy_leave_factor: float = 0.5  # the same where there is
     crowd_factor: float = 2.0  # how much more of that for each request that waits, on the mean
     delay_factor: float = 0.3  # what a token of prefill costs those who wait behind it, for each of them
     eviction_factor: float = 0.3  # what will not fit, for each further turn

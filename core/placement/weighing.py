@@ -229,7 +229,8 @@ def content(
     if wanted > usable:
         evicted = settings.eviction_factor * learned.further_turns * tokens * (1.0 - usable / wanted)
     speed = tokens_per_s / learned.prefill_tokens_per_s
-    return speed >= SLOW and waiting + evicted <= speed * (settings.leave_tokens + settings.leave_factor * cached)
+    least = min(settings.leave_factor, settings.roomy_leave_factor)
+    return speed >= SLOW and waiting + evicted <= speed * (settings.leave_tokens + least * cached)
 
 
 def _pace(able: Sequence[There]) -> float:

@@ -67,7 +67,7 @@ def test_without_a_prompt_that_is_held_it_goes_to_its_hash(picking: Picking):
 
 def test_the_next_turn_needs_no_body_and_goes_home(picking: Picking):
     one = place(first(picking, b"one", body("What is due?")))
-    answer = Exchange(picking.picker).receive(headers(b"one", 20_000))
+    answer = Exchange(picking.picker).receive(headers(b"one", 40_000))
     assert isinstance(answer, HeadersAnswer)
     assert not answer.want_body
     assert place(dict(answer.set_headers)) == one

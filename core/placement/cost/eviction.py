@@ -8,9 +8,14 @@ USABLE = 0.9
 """Of a cache: the rest goes to the answers and to blocks that are not full."""
 
 
+def fits(asked: Asked, there: There) -> bool:
+    """Whether the cache there has room for the context, beside those that are active."""
+    return there.working_set + asked.tokens <= USABLE * there.capacity
+
+
 def tokens(asked: Asked, there: There) -> float:
+    if fits(asked, there):
+        return 0.0
     wanted = there.working_set + asked.tokens
     usable = USABLE * there.capacity
-    if wanted <= usable:
-        return 0.0
     return asked.settings.eviction_factor * asked.further_turns * asked.tokens * (1.0 - usable / wanted)

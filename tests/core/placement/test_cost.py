@@ -82,17 +82,21 @@ def test_contexts_that_are_decoded_cost_by_their_length(context: float, expected
 
 
 @pytest.mark.parametrize(
-    ("home", "cached", "crowd", "expected"),
+    ("home", "cached", "crowd", "working_set", "expected"),
     [
-        (None, 0, 0, 0),  # no home to leave
-        ("a", 5000, 3, 0),  # this is home
-        ("b", 0, 0, 1000),
-        ("b", 2000, 0, 1000 + 3 * 2000),
-        ("b", 2000, 1, 1000 + 3 * 2000 * 3),
+        (None, 0, 0, 0, 0),  # no home to leave
+        ("a", 5000, 3, 0, 0),  # this is home
+        ("b", 0, 0, 0, 1000),
+        ("b", 2000, 0, 87_500, 1000 + 0.5 * 2000),  # just what is usable of 100,000
+        ("b", 2000, 0, 87_501, 1000 + 3 * 2000),  # others would have to make room
+        ("b", 2000, 1, 87_501, 1000 + 3 * 2000 * 3),
     ],
 )
-def test_leaving_home_costs_what_is_thrown_away(home: str | None, cached: float, crowd: float, expected: float):
-    assert leaving.tokens(Asked(1, home=home, home_cached=cached, crowd=crowd), There(A)) == expected
+def test_leaving_home_costs_what_is_thrown_away_and_more_where_it_evicts_others(
+    home: str | None, cached: float, crowd: float, working_set: float, expected: float
+):
+    there = There(A, working_set=working_set, capacity=100_000)
+    assert leaving.tokens(Asked(2500, home=home, home_cached=cached, crowd=crowd), there) == expected
 
 
 @pytest.mark.parametrize(("hash_owner", "expected"), [(None, 0), ("a", 0), ("b", 1000)])
@@ -115,8 +119,8 @@ def test_the_cost_is_the_sum_of_its_terms_and_a_receipt_names_each():
 
 
 def test_every_constant_of_the_terms_can_be_set():
-    off = Settings(hash_preference_tokens=0, leave_tokens=0, leave_factor=0, delay_factor=0, eviction_factor=0,
-                   spread_factor=0, in_flight_tokens=0, context_factor=0)  # fmt: skip
+    off = Settings(hash_preference_tokens=0, leave_tokens=0, leave_factor=0, roomy_leave_factor=0, delay_factor=0,
+                   eviction_factor=0, spread_factor=0, in_flight_tokens=0, context_factor=0)  # fmt: skip
     asked = Asked(5000, off, home="b", home_cached=4000, owner="b", begins=True, crowd=1.5)
     there = There(A, waiting=700, in_flight=2, sessions=4, working_set=500_000, cached=300)
     assert total(asked, there) == 700 + 4700
