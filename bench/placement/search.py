@@ -12,8 +12,8 @@ from homing.core.placement.settings import Settings
 
 FACTORS = (0.0, 0.25, 0.5, 2.0, 4.0)
 CONSTANTS = (
-    "leave_tokens", "leave_factor", "roomy_leave_factor", "crowd_factor", "delay_factor", "eviction_factor", "spread_factor",
-    "in_flight_tokens", "context_factor", "further_turns", "hash_preference_tokens",
+    "leave_tokens", "leave_factor", "roomy_leave_factor", "crowd_factor", "delay_factor", "eviction_factor",
+    "spread_factor", "in_flight_tokens", "context_factor", "further_turns", "hash_preference_tokens",
 )  # fmt: skip
 
 

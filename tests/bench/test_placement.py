@@ -79,7 +79,7 @@ def test_the_product_serves_every_kind_of_workload_with_any_number_of_placers(
 def test_conversations_without_an_id_are_known_to_all_placers():
     requests = [replace(r, keyless=True) for r in chat(0.5, 60.0, seed=1, turns=(6, 12))]
     results = [World(Workload("w", requests, replicas=4), Homing(placers)).run() for placers in (1, 2, 8)]
-    assert [r.moved for r in results] == [0, 0, 0]
+    assert max(r.moved for r in results) <= 1, "by cost: nobody is taken for somebody else"
     assert min(r.hit_rate for r in results) > 0.95 * results[0].hit_rate
 
 
