@@ -156,7 +156,7 @@ def _bad(pool: Pool, seen: Mapping[Place, Tally]) -> list[Place]:
 
     def is_bad(tally: Tally) -> bool:
         most = tally.failures >= max(FAILURES, SHARE * tally.requests) and tally.sessions >= SESSIONS
-        if not most and (tally.run < FAILURES or tally.run_sessions < SESSIONS):
+        if not tally.requests or (not most and (tally.run < FAILURES or tally.run_sessions < SESSIONS)):
             return False
         others, failed = requests - tally.requests, failures - tally.failures
         return others > 0 and tally.failures / tally.requests >= WORSE * failed / others
