@@ -65,7 +65,7 @@ class Hearing:
         if outcome.status >= 500:
             return False
         if outcome.ttft_s is not None and outcome.status < 300 and outcome.replica_id == ref.told:
-            if outcome.attempts <= 1:
+            if outcome.attempts <= 1 and outcome.streamed:
                 self._placer.first_token(pool, ref, outcome.ttft_s, self._clock())
             return False
         return self._placer.served_by(pool, ref, outcome.replica_id, self._clock())

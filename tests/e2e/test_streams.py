@@ -23,16 +23,20 @@ def rss_bytes(stack: StaticStack) -> int:
     return int(status.split("VmRSS:")[1].split()[0]) * 1024
 
 
-async def test_sse_arrives_chunk_by_chunk(short_directory: Path) -> None:
-    pool = SimulatedPool("paced", "paced-model", 1, sim_flags=("--ttft-ms", "10", "--itl-ms", "100"))
+async def test_sse_arrives_chunk_by_chunk_and_its_first_token_is_timed(short_directory: Path) -> None:
+    """Not its headers, which an engine sends before it has computed anything."""
+    pool = SimulatedPool("paced", "paced-model", 1, sim_flags=("--ttft-ms", "600", "--itl-ms", "100"))
     with static_stack(short_directory / "paced", (pool,)) as stack:
         answer = await ask(stack.data, request(chat_body("paced-model", stream=True, max_tokens=10)))
+        until(lambda: stack.metric("homing_ttft_seconds_count") == 1, what="the outcome")
+        ttft_s = stack.metric("homing_ttft_seconds_sum")
     assert answer.complete
     assert answer.headers["content-type"].startswith("text/event-stream")
     assert answer.body.rstrip().endswith(b"data: [DONE]")
     times = [at for at, _ in answer.chunks]
     assert len(times) >= 10
     assert times[-1] - times[0] > 0.5, "the answer came in one piece"
+    assert 0.6 <= ttft_s < 1.2
 
 
 @pytest.mark.parametrize("model", ["model-a", "chat"], ids=["header-first", "with the body at the picker"])

@@ -245,6 +245,20 @@ def test_an_outcome_in_full():
     assert outcomes(line) == [Outcome("qwen", "gpu-a", 200, 0.125, 2.5, 2, "home", "00ff")]
 
 
+@pytest.mark.parametrize(
+    ("kind", "streamed"),
+    [
+        ("text/event-stream", True),
+        ("text/event-stream; charset=utf-8", True),
+        ("application/json", False),
+        ("-", False),
+    ],
+)
+def test_an_outcome_says_whether_its_first_byte_was_the_first_tokens(kind: str, streamed: bool):
+    line = f"qwen\tgpu-a\t200\t125000\t2500000\t1\thome\t00ff\t{kind}"
+    assert outcomes(line) == [Outcome("qwen", "gpu-a", 200, 0.125, 2.5, 1, "home", "00ff", streamed)]
+
+
 def test_an_outcome_of_a_request_that_nobody_answered():
     assert outcomes(NOBODY) == [Outcome("", "", 0, None, 0.0, 0, "", "")]
 
@@ -266,7 +280,7 @@ def test_a_refusal_says_when_to_come_again():
     assert (header.header.key, header.header.raw_value) == ("retry-after", b"3")
 
 
-@pytest.mark.parametrize("line", ["", "a line of another kind", NOBODY + "\t", NOBODY.replace("0", "OK")])
+@pytest.mark.parametrize("line", ["", "a line of another kind", NOBODY[2:], NOBODY.replace("0", "OK")])
 def test_a_line_of_another_kind_is_no_outcome(line: str):
     with pytest.raises(ValueError, match=r"unpack|invalid literal"):
         Outcome.of_line(line)

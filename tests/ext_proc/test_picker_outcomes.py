@@ -30,6 +30,16 @@ def test_the_time_to_first_token_is_observed_where_there_is_one(picking: Picking
     assert picking.ttfts == [(("p", "gpu-0"), 0.25)]
 
 
+@pytest.mark.parametrize(("streamed", "told"), [(True, 1), (False, 0)])
+def test_only_the_first_token_of_a_stream_teaches_how_fast_a_replica_is(picking: Picking, streamed: bool, told: int):
+    """The first byte of another answer comes when all of it is there."""
+    for _ in range(2):
+        ref = dict(picking.route(content_length=b"40000").set_headers)["x-homing-ref"].decode()
+        picking.picker.finished(outcome(replica_id=home().id, ref=ref, ttft_s=9.0, streamed=streamed))
+    _, seconds = picking.picker.placer.load.meter(("p", home().id)).speed.own
+    assert (seconds > 0) == told
+
+
 @pytest.mark.parametrize(("attempts", "retried"), [(0, 0), (1, 0), (2, 1), (3, 1)])
 def test_requests_that_were_retried(picking: Picking, attempts: int, retried: int):
     picking.picker.finished(outcome(attempts=attempts))
