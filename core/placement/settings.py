@@ -10,7 +10,7 @@ class Settings:
     """docs/placement.md says what each does and how flat the optimum around it is."""
 
     hash_preference_tokens: float = 1000.0  # client-chosen ids: what it may cost to be where Envoy alone would go
-    leave_tokens: float = 1000.0  # what a move costs at least
+    leave_tokens: float = 4000.0  # what a move costs at least
     leave_factor: float = 3.0  # what it costs for each token that it throws away, where there is no room for it
     roomy_leave_factor: float = 0.5  # the same where there is
     crowd_factor: float = 2.0  # how much more of that for each request that waits, on the mean

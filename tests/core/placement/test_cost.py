@@ -86,10 +86,10 @@ def test_contexts_that_are_decoded_cost_by_their_length(context: float, expected
     [
         (None, 0, 0, 0, 0),  # no home to leave
         ("a", 5000, 3, 0, 0),  # this is home
-        ("b", 0, 0, 0, 1000),
-        ("b", 2000, 0, 87_500, 1000 + 0.5 * 2000),  # just what is usable of 100,000
-        ("b", 2000, 0, 87_501, 1000 + 3 * 2000),  # others would have to make room
-        ("b", 2000, 1, 87_501, 1000 + 3 * 2000 * 3),
+        ("b", 0, 0, 0, 4000),
+        ("b", 2000, 0, 87_500, 4000 + 0.5 * 2000),  # just what is usable of 100,000
+        ("b", 2000, 0, 87_501, 4000 + 3 * 2000),  # others would have to make room
+        ("b", 2000, 1, 87_501, 4000 + 3 * 2000 * 3),
     ],
 )
 def test_leaving_home_costs_what_is_thrown_away_and_more_where_it_evicts_others(

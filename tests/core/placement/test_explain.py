@@ -111,7 +111,7 @@ def test_every_term_of_every_replica_is_told_cheapest_first():
     home = next(offer for offer in receipt.offers if offer.replica == OWNER)
     assert (home.terms["waiting"], home.terms["leaving"], home.cached_tokens) == (51_000, 0, 1000)
     others = [offer for offer in receipt.offers if offer is not home]
-    assert {offer.terms["leaving"] for offer in others} == {1000 + 0.5 * 1000}
+    assert {offer.terms["leaving"] for offer in others} == {4000 + 0.5 * 1000}
 
 
 def test_it_names_the_key_by_its_hash_the_owner_and_the_pin():

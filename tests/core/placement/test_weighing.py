@@ -58,7 +58,7 @@ def test_of_a_subset_or_an_adapter_only_who_fits_is_drawn(scales: Scales):
 
 @pytest.mark.parametrize(
     ("waiting", "cached", "content"),
-    [(0, 0, True), (1000, 0, True), (1001, 0, False), (1500, 1000, True), (1501, 1000, False)],
+    [(0, 0, True), (4000, 0, True), (4001, 0, False), (4500, 1000, True), (4501, 1000, False)],
 )
 def test_a_home_is_content_while_less_waits_than_a_move_costs(
     scales: Scales, waiting: float, cached: float, content: bool
