@@ -101,7 +101,8 @@ class BatchingEngine:
             self._schedule_waiting(scheduled, budget, now_s)
         if not scheduled:
             return None
-        return Step(now_s + self._time_model.step_s(_load(scheduled)) * self.slowdown, scheduled)
+        load = StepLoad.of([(sequence.computed, tokens) for sequence, tokens in scheduled.items()])
+        return Step(now_s + self._time_model.step_s(load) * self.slowdown, scheduled)
 
     def _schedule_running(self, scheduled: dict[Sequence, int], budget: int) -> tuple[int, bool]:
         """The budget that is left, and whether a sequence lost its memory."""
@@ -161,13 +162,3 @@ class BatchingEngine:
                 self.finish(sequence, reason)
             moved.append(sequence)
         return moved
-
-
-def _load(scheduled: dict[Sequence, int]) -> StepLoad:
-    tokens = context = pairs = 0
-    for sequence, new in scheduled.items():
-        end = sequence.computed + new
-        tokens += new
-        context += end
-        pairs += new * sequence.computed + new * (new + 1) // 2
-    return StepLoad(tokens, context, pairs)

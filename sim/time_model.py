@@ -14,6 +14,7 @@ Inference", MLSys 2023.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -25,6 +26,16 @@ class StepLoad:
     tokens: int  # computed in it, of prompts and of answers
     context_tokens: int  # in the KV of its sequences, the new ones included
     attention_pairs: int  # over its tokens: how many tokens each attends to
+
+    @classmethod
+    def of(cls, sequences: Iterable[tuple[int, int]]) -> StepLoad:
+        """Each: so many tokens computed before, and so many in this step."""
+        tokens = context = pairs = 0
+        for computed, new in sequences:
+            tokens += new
+            context += computed + new
+            pairs += new * computed + new * (new + 1) // 2
+        return cls(tokens, context, pairs)
 
 
 class TimeModel(Protocol):

@@ -133,7 +133,8 @@ class Batching(Engine):
             scheduled.append((growing, tokens))
             budget -= tokens
         if scheduled:
-            self._step = (now + self._step_s(_load(scheduled)) / self.speed, scheduled)
+            load = StepLoad.of([(growing.computed, tokens) for growing, tokens in scheduled])
+            self._step = (now + self._step_s(load) / self.speed, scheduled)
 
     def _admits(self) -> bool:
         if not self.queue or len(self._batch) >= self.slots:
@@ -153,16 +154,6 @@ class Batching(Engine):
         self._held.update(running.request.blocks)
         self._own += running.request.tokens - len(running.request.blocks) * BLOCK
         return growing
-
-
-def _load(scheduled: list[tuple[Growing, int]]) -> StepLoad:
-    tokens = context = pairs = 0
-    for growing, new in scheduled:
-        end = growing.computed + new
-        tokens += new
-        context += end
-        pairs += new * growing.computed + new * (new + 1) // 2
-    return StepLoad(tokens, context, pairs)
 
 
 @cache

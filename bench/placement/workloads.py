@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from itertools import count
 from pathlib import Path
 from random import Random
@@ -171,11 +172,6 @@ def bursts(at: float) -> float:
     return 4.0 if at % 60 < 10 else 0.4
 
 
-def until(requests: list[Request], until_s: float) -> list[Request]:
-    """Cut there, in order of arrival."""
-    return sorted((r for r in requests if r.arrives < until_s), key=lambda r: r.arrives)
-
-
 Makers = Mapping[str, Callable[[], Workload]]
 
 
@@ -204,22 +200,39 @@ def makers(trace_path: Path | None = None, seed: int = 0) -> Makers:
     return made
 
 
-def batching(trace_path: Path | None = None, seed: int = 0, load: float = 0.7, until_s: float = 240.0) -> Makers:
-    """The workloads of `bench.routing`, before four replicas that batch; `load` 1 is near saturation."""
-    rate = 2.75 * load
+Requests = Mapping[str, Callable[[], list[Request]]]
 
-    def few(name: str, requests: list[Request], speeds: dict[int, float] | None = None) -> Workload:
-        return Workload(name, until(requests, until_s), 4, speeds or {}, engine=Batching)
+TRACE_PACE = 0.55
+"""Of the trace, before four replicas at load 1: it was taken from a larger cluster."""
+
+
+def before_four(trace_path: Path | None, seed: int, load: float, until_s: float) -> Requests:
+    """By name, what clients ask of four replicas in `bench.routing`; `load` 1 is near saturation."""
+    rate = 2.75 * load
 
     def loops() -> list[Request]:
         return agents(max(2, round(28 * load)), until=until_s, seed=3 + seed)
 
-    made: dict[str, Callable[[], Workload]] = {
-        "chat": lambda: few("chat", chat(rate, until_s, seed=5 + seed)),
-        "shared": lambda: few("shared", shared(3.2 * load, until_s, seed=2 + seed)),
-        "agents": lambda: few("agents", [*(made := loops()), *subagents(made, 31 + seed)]),
-        "slow": lambda: few("slow", chat(0.85 * rate, until_s, seed=5 + seed), speeds={3: 0.5}),
+    made: dict[str, Callable[[], list[Request]]] = {
+        "chat": lambda: chat(rate, until_s, seed=5 + seed),
+        "shared": lambda: shared(3.2 * load, until_s, seed=2 + seed),
+        "agents": lambda: [*(begun := loops()), *subagents(begun, 31 + seed)],
+        "slow": lambda: chat(0.85 * rate, until_s, seed=5 + seed),
     }
     if trace_path is not None:
-        made["trace"] = lambda: few("trace", trace(trace_path, 0.55 * load))
-    return made
+        made["trace"] = lambda: trace(trace_path, TRACE_PACE * load)
+    return {name: partial(_until, make, until_s) for name, make in made.items()}
+
+
+def batching(trace_path: Path | None = None, seed: int = 0, load: float = 0.7, until_s: float = 240.0) -> Makers:
+    """The workloads of `bench.routing`, before four replicas that batch."""
+
+    def few(name: str, make: Callable[[], list[Request]]) -> Workload:
+        return Workload(name, make(), 4, {3: 0.5} if name == "slow" else {}, engine=Batching)
+
+    return {n: partial(few, n, make) for n, make in before_four(trace_path, seed, load, until_s).items()}
+
+
+def _until(make: Callable[[], list[Request]], until_s: float) -> list[Request]:
+    """Cut there, in order of arrival."""
+    return sorted((r for r in make() if r.arrives < until_s), key=lambda r: r.arrives)

@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from bench.placement.workloads import TRACE_PACE
 from bench.routing import drawing
 from bench.routing.client import Answer, AskedError
 from bench.routing.contenders import contenders
@@ -19,7 +20,7 @@ from bench.routing.replicas import Load, Sample
 from bench.routing.report import LATE_S, Figures, Report, figures, overview, quantile, table
 from bench.routing.stand import Conditions, Run, Seen
 from bench.routing.work import Speaker, Work
-from bench.routing.workloads import TRACE_PACE, WORKLOADS, NoTraceError, Shape
+from bench.routing.workloads import WORKLOADS, NoTraceError, Shape
 
 SMALL = ("--load", "0.6", "--until-s", "40", "--time-scale", "20", "--grace", "40", "--no-peers")
 TRACE = '{"timestamp": %d, "input_length": %d, "output_length": 20, "hash_ids": [%s]}\n'
