@@ -22,13 +22,14 @@ from bench.gateway.wire import MODEL
 
 REPLICAS = 3
 READY_S = 60.0
+LAST_LINES = 8
 HOMING = (sys.executable, "-m", "homing")
 EXT_PROC_FILTER = "homing"
 _TYPES = "type.googleapis.com/envoy.extensions"
 
 
 class StartError(Exception):
-    """Something did not start; the message names its log."""
+    """Something did not start; the message has the end of its log, which goes with its directory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,12 @@ class Processes:
                 stdin=subprocess.DEVNULL,
                 preexec_fn=None if core is None else lambda: os.sched_setaffinity(0, {core}),
             )
+
+    def last_words(self, name: str) -> str:
+        """The end of its log, and how it ended."""
+        lines = (self.directory / f"{name}.log").read_text(errors="replace").splitlines()
+        code = self.running[name].poll()
+        return "\n".join([*lines[-LAST_LINES:], "it runs" if code is None else f"it ended with code {code}"])
 
     def end(self) -> None:
         for process in self.running.values():
@@ -267,4 +274,4 @@ def _until_it_answers(processes: Processes, contender: Contender) -> None:
         except httpx.HTTPError as error:
             last = f": {error}"
         time.sleep(0.1)
-    raise StartError(f"{contender.name} does not answer{last} ({processes.directory}/{contender.process}.log)")
+    raise StartError(f"{contender.name} does not answer{last}:\n{processes.last_words(contender.process)}")

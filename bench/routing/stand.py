@@ -169,7 +169,7 @@ def _until(processes: Processes, name: str, condition: Callable[[], bool]) -> No
     deadline = time.monotonic() + READY_S
     while not condition():
         if time.monotonic() > deadline or processes.running[name].poll() is not None:
-            raise StartError(f"{name} does not answer: see {processes.directory / name}.log")
+            raise StartError(f"{name} does not answer:\n{processes.last_words(name)}")
         time.sleep(0.1)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from bench.gateway.contenders import _without_ext_proc
+from bench.gateway.contenders import Processes, _without_ext_proc
 from bench.gateway.load import Plan, Result
 from bench.gateway.measures import GATEWAYS, LOADS, RATIOS, Sample, wrong
 from bench.gateway.report import Report
@@ -78,3 +78,10 @@ def test_the_filter_goes_wherever_it_stands():
 def test_plans_travel_as_json():
     plan = Plan(80, 1.0, 32)
     assert msgspec.json.decode(msgspec.json.encode(plan), type=Plan) == plan
+
+
+def test_the_end_of_a_log_tells_why_something_did_not_start(tmp_path: Path):
+    processes = Processes(tmp_path)
+    processes.start("broken", (sys.executable, "-c", "print('no such port'); raise SystemExit(3)"))
+    processes.running["broken"].wait(30)
+    assert processes.last_words("broken") == "no such port\nit ended with code 3"
