@@ -14,6 +14,7 @@ import httpx
 import msgspec
 from prometheus_client.parser import text_string_to_metric_families
 
+from homing.cli.verify import given
 from homing.core.verify.observed import Counters, Engines
 
 TIMEOUT_S = 3.0
@@ -51,8 +52,8 @@ def named(urls: Sequence[str]) -> Urls:
     """Those of --engine, by host and port. Raises click.UsageError."""
     found = {}
     for url in urls:
-        whole = (url if "://" in url else f"http://{url}").rstrip("/").removesuffix("/metrics").removesuffix("/v1")
-        found[urlsplit(whole).netloc] = whole
+        whole = given.address("--engine", url if "://" in url else f"http://{url}")
+        found[whole.netloc.decode("ascii")] = str(whole).rstrip("/")
     if len(found) < len(urls):
         raise click.UsageError("--engine: one is named twice")
     return found

@@ -15,9 +15,9 @@ import click
 import httpx
 import msgspec
 
-from homing.cli.verify import stream
+from homing.cli.verify import given, stream
 from homing.core.verify.conversation import Prompt
-from homing.core.verify.observed import Answer, Failure
+from homing.core.verify.observed import TLS, Answer, Failure
 
 PATHS = {"chat": "/v1/chat/completions", "completions": "/v1/completions"}
 
@@ -132,20 +132,16 @@ def target_of(
     url: str, endpoint: str, header: str, timeout_s: float, key: str | None, headers: tuple[str, ...], ca: Path | None
 ) -> Target:
     """Raises click.UsageError."""
-    base = url.rstrip("/").removesuffix("/v1")
-    if not base.startswith(("http://", "https://")):
-        raise click.UsageError(f"--url {url}: begins with http:// or https://")
-    try:
-        httpx.URL(base)
-    except httpx.InvalidURL as error:
-        raise click.UsageError(f"--url {url}: {error}") from None
     more = {}
     for text in headers:
-        name, colon, value = text.partition(":")
-        if not colon or not name.strip():
+        before, colon, after = text.partition(":")
+        if not colon:
             raise click.UsageError("--header: give 'NAME: VALUE'")
-        more[name.strip()] = value.strip()
-    return Target(base, endpoint, header.lower(), timeout_s, key, more, ca)
+        more[given.name("--header", before.strip())] = given.value("--header", after.strip())
+    base = str(given.address("--url", url)).rstrip("/")
+    session = given.name("--session-header", header).lower()
+    key = given.value("--api-key", key) if key is not None else None
+    return Target(base, endpoint, session, timeout_s, key, more, ca)
 
 
 def _body(endpoint: str, model: str, prompt: Prompt, max_tokens: int) -> Mapping[str, object]:
@@ -161,6 +157,8 @@ def _body(endpoint: str, model: str, prompt: Prompt, max_tokens: int) -> Mapping
 def _lost(error: httpx.HTTPError) -> Answer:
     if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
         return Answer(failure=Failure.UNREACHABLE, detail=_reason(error) or "no connection")
+    if isinstance(error, httpx.LocalProtocolError):  # in its own words it quotes headers: keys, ids
+        return Answer(failure=Failure.BROKEN, detail="the request cannot be written as HTTP")
     if isinstance(error, httpx.TimeoutException):
         return Answer(failure=Failure.LATE, detail="nothing came within --timeout")
     return Answer(failure=Failure.BROKEN, detail=_reason(error) or type(error).__name__)
@@ -172,6 +170,10 @@ def _reason(error: BaseException) -> str:
     while cause is not None:
         if isinstance(cause, socket.gaierror):
             return "its name is not known"
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return f"{TLS}{cause.verify_message}"
+        if isinstance(cause, ssl.SSLError):  # its errno is none of the system's
+            return f"{TLS}{(cause.reason or 'no agreement').replace('_', ' ').lower()}"
         if isinstance(cause, OSError) and cause.errno:
             return os.strerror(cause.errno).lower()
         cause = cause.__cause__ or cause.__context__

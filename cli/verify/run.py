@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import secrets
 import sys
 from collections.abc import Iterator
@@ -62,6 +63,8 @@ class Output:
 def run(job: Job, output: Output) -> int:
     """The exit code. Raises click.ClickException."""
     conversations = _conversations(job)
+    if output.out is not None:
+        _writable(output.out)
     models = asyncio.run(_models(job))
     if isinstance(models, Answer):
         return _show(_report(job, job.model or "", {}, Plan((), 0), Measured(first=[models]), Budget(job.caps)), output)
@@ -72,7 +75,11 @@ def run(job: Job, output: Output) -> int:
         raise click.UsageError("the caps do not allow for one conversation: raise --max-requests or --max-tokens")
     _confirm(job, model, urls, plan, output)
     budget = Budget(job.caps)
-    measured = asyncio.run(_measure(job, model, urls, plan, budget))
+    try:
+        measured = asyncio.run(_measure(job, model, urls, plan, budget))
+    except KeyboardInterrupt:
+        click.echo(f"\nStopped. Spent: {budget.requests} requests, about {budget.tokens:,} tokens.", err=True)
+        raise click.Abort from None
     return _show(_report(job, model, urls, plan, measured, budget), output)
 
 
@@ -88,6 +95,16 @@ def _conversations(job: Job) -> tuple[Conversation, ...]:
     if found.left_out:
         click.echo(f"{found.left_out} conversations are left out: fewer than four turns, or not all text", err=True)
     return tuple(conversation.cut(job.turns) for conversation in found.conversations[: job.conversations])
+
+
+def _writable(directory: Path) -> None:
+    """Makes it: what was measured must not be lost for want of it. Raises click.UsageError."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise click.UsageError(f"--out {directory}: {error.strerror or error}") from None
+    if not os.access(directory, os.W_OK | os.X_OK):
+        raise click.UsageError(f"--out {directory}: nothing may be written there")
 
 
 async def _models(job: Job) -> tuple[str, ...] | Answer:
@@ -207,7 +224,6 @@ def _show(report: Report, output: Output) -> int:
         from homing.cli.verify.page import page
 
         try:
-            output.out.mkdir(parents=True, exist_ok=True)
             (output.out / "verify.json").write_bytes(data + b"\n")
             (output.out / "verify.html").write_text(page(report))
         except OSError as error:

@@ -19,6 +19,10 @@ class Failure(StrEnum):
     NO_CHOICES = "no_choices"  # 200, and not what OpenAI's API answers
 
 
+TLS = "TLS: "
+"""The details of a failure begin so where no connection came about for its sake."""
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """Of one request. Times in seconds from when it was sent; tokens as its `usage` says, None where that says nothing.

@@ -6,7 +6,10 @@ from homing.core.verify.diagnosis.finding import Finding, doubt, fault
 from homing.core.verify.evidence import Evidence
 from homing.core.verify.observed import Failure
 
+_ELSEWHERE = "The URL leads elsewhere, and is not followed: ask for it with curl -i, and give the one in `location`."
+
 _CHANGES = {
+    **dict.fromkeys((301, 302, 303, 307, 308), _ELSEWHERE),
     400: "The request is refused: a template that takes no system message, a prompt that is too long, an unknown"
     " field.",
     404: "Model or path are not known: GET /v1/models names the models (--model), --endpoint completions is for models"

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import signal
+import ssl
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from authority import Authority
 from click.testing import CliRunner, Result
 
 from homing.cli.main import main
@@ -45,6 +48,8 @@ class FakeGateway(ThreadingHTTPServer):
         self.signs = False
         self.asked: list[tuple[dict[str, str], dict[str, object]]] = []
         self.metrics = b""
+        self.stop_at = 0
+        """The request upon which the user presses Ctrl-C."""
         self.replicas: tuple[str, ...] = ()
         """Who answers, in turn."""
         super().__init__(("127.0.0.1", 0), Handler)
@@ -68,6 +73,9 @@ class Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
         self.server.asked.append(({k.lower(): v for k, v in self.headers.items()}, body))
+        if len(self.server.asked) == self.server.stop_at:
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)  # it waits for this answer
+            return
         session = self.headers.get("x-session-id")
         if self.server.signs and session not in (None, "signed-by-us"):
             self._answer(401, {}, b'{"error": {"message": "The session id was not issued here."}}')
@@ -279,6 +287,15 @@ def test_of_several_models_one_has_to_be_named(gateway: FakeGateway) -> None:
         (("--header", "nonsense"), "give 'NAME: VALUE'"),
         (("--turns", "3"), "3 is not in the range x>=4"),
         (("--engine", "http://a:1", "--engine", "a:1"), "named twice"),
+        (("--engine", ""), "names no host"),
+        (("--engine", "http://[bad"), "names no host"),
+        (("--url", "http://127.0.0.1:99999"), "a port is a number from 1 to 65535"),
+        (("--url", "http://me:sk-secret@127.0.0.1:1"), "no user and no password"),
+        (("--url", "127.0.0.1:1"), "begins with http:// or https://"),
+        (("--header", "x y: sk-secret"), "a header's name"),
+        (("--header", "x: sk-secret\u00e9"), "a header's value"),
+        (("--session-header", ""), "a header's name"),
+        (("--out", "/dev/null/here"), "--out /dev/null/here: "),
     ],
 )
 def test_a_wrong_option_is_one_line_and_exit_code_2(
@@ -289,6 +306,53 @@ def test_a_wrong_option_is_one_line_and_exit_code_2(
     assert words in result.stderr
     assert "sk-secret" not in result.output
     assert gateway.asked == []
+
+
+def test_a_key_that_is_none_is_not_shown(gateway: FakeGateway, tmp_path: Path) -> None:
+    (tmp_path / "key").write_text("sk-secret\nsk-more")
+    result = verify(gateway, "--api-key", f"file:{tmp_path / 'key'}")
+    assert result.exit_code == 2
+    assert "--api-key: a header's value is printable ASCII, of one line" in result.stderr
+    assert "sk-" not in result.output
+
+
+def test_the_path_that_clients_post_to_is_no_part_of_the_address(gateway: FakeGateway) -> None:
+    result = verify(gateway, "--url", f"{gateway.url}/v1/chat/completions", "--json")
+    assert found(result)["setup"]["url"] == gateway.url  # type: ignore[index]
+
+
+def test_a_redirect_is_told_as_one(gateway: FakeGateway) -> None:
+    gateway.status, gateway.headers = 308, {"location": "https://elsewhere"}
+    result = verify(gateway, "--json")
+    assert codes(result) == ["failing"]
+    assert "leads elsewhere" in result.stdout
+
+
+def test_why_tls_did_not_come_about_is_said(gateway: FakeGateway, tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    authority.issue("server")
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(tmp_path / "server.pem", tmp_path / "server-key.pem")
+    gateway.socket = context.wrap_socket(gateway.socket, server_side=True)
+    https = gateway.url.replace("http:", "https:")
+    unknown = verify(gateway, "--url", https, "--json")
+    assert codes(unknown) == ["unreachable"]
+    assert "TLS: unable to get local issuer certificate" in unknown.stdout
+    assert "--ca FILE" in unknown.stdout
+    assert "unreachable" not in codes(verify(gateway, "--url", https, "--ca", str(tmp_path / "ca.pem"), "--json"))
+
+
+def test_https_where_no_tls_is_spoken_is_said(gateway: FakeGateway) -> None:
+    result = verify(gateway, "--url", gateway.url.replace("http:", "https:"), "--json")
+    assert "TLS: " in result.stdout
+    assert "the URL begins with http:" in result.stdout
+
+
+def test_what_was_spent_is_said_when_it_is_stopped(gateway: FakeGateway) -> None:
+    gateway.stop_at = 20
+    result = verify(gateway, "--concurrency", "1")
+    assert result.exit_code == 1
+    assert "Stopped. Spent: 20 requests, about " in result.stderr
 
 
 def test_own_conversations_are_read_and_a_time_in_them_is_found(gateway: FakeGateway, tmp_path: Path) -> None:
