@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from homing.core.placement.decision import Decision
+from homing.core.placement.home import Placer
+from homing.core.placement.minting import looks_minted
 from homing.core.placement.pools import CompiledPool
 from homing.core.prefix.prompt import Prompt
 from homing.core.session import SessionKey
@@ -18,6 +20,17 @@ from homing.ext_proc.routed import Desk, UnnamedRequest
 
 FIRST_PROMPT_BYTES = 4_096
 """Of a body: what is shorter saves less by being found than its reading is worth."""
+
+
+def worth_reading(placer: Placer, pool: CompiledPool, key: SessionKey, size_bytes: int, now: float) -> bool:
+    """Whether a body of that size is read to place a session that its client has named: its first, and long enough for
+    a part of it to be worth finding in a cache. A session whose id is one of ours has a home."""
+    return (
+        placer.scales.settings(pool.pool.id).read_first
+        and size_bytes >= FIRST_PROMPT_BYTES
+        and not looks_minted(key.session)
+        and placer.unknown(pool, key, now) is not None
+    )
 
 
 class FirstDesk(Desk, Protocol):

@@ -18,14 +18,13 @@ from homing.core.placement.decision import Arrival
 from homing.core.placement.home import Placer
 from homing.core.placement.kept import Kept
 from homing.core.placement.load import Place
-from homing.core.placement.minting import looks_minted
 from homing.core.placement.pools import EMPTY, CompiledFleet, CompiledPool
 from homing.core.session import KEY_ID_BYTES, SessionKey
 from homing.ext_proc.body import Bodies, Work
 from homing.ext_proc.counts import Counts
 from homing.ext_proc.events import Event, Headers, Reject, RequestHeadersReceived, ResponseHeadersReceived, SetHeaders
 from homing.ext_proc.exchange import Reading, Stage
-from homing.ext_proc.first_turn import FIRST_PROMPT_BYTES, FirstTurn
+from homing.ext_proc.first_turn import FirstTurn, worth_reading
 from homing.ext_proc.hearing import Hearing, TtftSink
 from homing.ext_proc.identity import GIVEN, NO_SEALS, Caller, Identity, Seals
 from homing.ext_proc.learning import LEARN, SESSION, ResponseLearner, learn, lesson
@@ -207,15 +206,11 @@ class Picker:
         return RoutedRequest(desk, pool, decision, request.model, key, work, closing, expires, learns, cookie)
 
     def _first_prompt(self, pool: CompiledPool, request: RequestHeadersReceived, key: SessionKey, work: Work) -> bool:
-        """Whether the body is read to place a session that the client named: its first, and long enough for a part of
-        it to be worth finding in a cache. A session whose id is one of ours has a home."""
+        """Whether the body is read to place a session that the client named."""
         return (
-            self.placer.scales.settings(pool.pool.id).read_first
-            and not work.plan.observes
-            and length(request.headers) >= FIRST_PROMPT_BYTES
+            not work.plan.observes
+            and worth_reading(self.placer, pool, key, length(request.headers), self._clock())
             and self._reads(request)
-            and not looks_minted(key.session)
-            and self.placer.unknown(pool, key, self._clock()) is not None
         )
 
     def learn(self, answer: ResponseHeadersReceived) -> ResponseLearner | None:

@@ -63,14 +63,15 @@ def compare(trace: Path | None, only: str | None, load: float | None, out: Path 
 
 
 @main.command()
+@_TRACE
 @_ONLY
 @_LOAD
 @click.option("--seeds", default=5)
-def seeds(only: str | None, load: float | None, seeds: int) -> None:
+def seeds(trace: Path | None, only: str | None, load: float | None, seeds: int) -> None:
     """How many times the best of the others ours have, TTFT p90 / p99: the median over the seeds (least-most)."""
     ratios: dict[str, dict[str, list[Ratios]]] = {}
     for seed in range(seeds):
-        for workload in chosen(None, only, load, seed):
+        for workload in chosen(trace, only, load, seed):
             row = {c.name: World(workload, c).run() for c in contenders()}
             for name, pair in against_the_best(row, OURS).items():
                 ratios.setdefault(workload.name, {}).setdefault(name, []).append(pair)

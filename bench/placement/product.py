@@ -1,9 +1,8 @@
 """The product's placer as a contender: as many as there are pickers, each with what it would know in production.
 
-Requests are shared out to the pickers by their session, as Envoy does it. Vectors, who served which prompt of a
-conversation without an id, and which prompts were sent where, go round every 100 ms, each engine is asked every second,
-outcomes come up to half a second after the answer's end, all of them to the first picker (Envoy has one stream for its
-access log).
+Requests are shared out to the pickers by their session, as Envoy does it, and ids are minted to fit. What pickers tell
+each other (`ext_proc.pins.knowledge`) goes round every 100 ms, each engine is asked every second, outcomes come up to
+half a second after the answer's end, all of them to the first picker (Envoy has one stream for its access log).
 
 As by default, the body of a request without an id is read, and that of the first turn of a session that its client
 named, so pickers know which prompts were sent where; of later turns with an id there are headers only.
@@ -12,6 +11,7 @@ named, so pickers know which prompts were sent where; of later turns with an id 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from hashlib import blake2b
 from random import Random
 from uuid import UUID
@@ -23,14 +23,14 @@ from homing.core.history import History
 from homing.core.placement.decision import Arrival, Decision
 from homing.core.placement.home import Placer
 from homing.core.placement.load import Load, Place
-from homing.core.placement.minting import looks_minted
 from homing.core.placement.pools import CompiledPool
 from homing.core.placement.settings import Settings
 from homing.core.prefix.index import Index
 from homing.core.prefix.prompt import Prompt
 from homing.core.session import Homes, SessionKey
-from homing.ext_proc.first_turn import FIRST_PROMPT_BYTES
-from homing.ext_proc.pins.message import MAX_SENT, MAX_SERVED
+from homing.ext_proc.first_turn import worth_reading
+from homing.ext_proc.pins.knowledge import Knowledge
+from homing.ext_proc.sharding import shard
 
 POOL = "pool"
 MARKED_BLOCKS = 2
@@ -69,14 +69,16 @@ class Homing:
         self.name = f"homing_{placers}" + ("_index" if exact else "")
         self._random = Random(seed)
         self._exact = exact
-        self._exchange = exchange
         self._caches = Caches()
-        self._placers = [self._placer() for _ in range(placers)]
-        shared = self._placers if placers > 1 else []
-        self._news = [placer.chains.news() for placer in shared]
-        self._sent = [placer.prefixes.news() for placer in shared if isinstance(placer.prefixes, Index)]
-        for placer in self._placers:
+        self._now = 0.0
+        self.placers = [self._placer() for _ in range(placers)]
+        addresses = [f"127.0.0.1:{9000 + i}" for i in range(placers)]
+        first = shard(addresses, addresses[0])
+        for i, placer in enumerate(self.placers):
+            placer.shard = replace(first, picker=i) if first is not None else None
             placer.scales.configure({POOL: settings or Settings()})
+        self._knowledge = [self._known_to(i) for i in range(placers)] if exchange and placers > 1 else []
+        self._untold = [knowledge.untold() for knowledge in self._knowledge]  # what all the others are told alike
         self._told: dict[str, tuple[int, int]] = {}  # what each engine counted up to now
         self._names: dict[str, bytes] = {}  # the ids that sessions were given
         self._decisions: dict[int, tuple[Placer, Decision]] = {}
@@ -90,11 +92,16 @@ class Homing:
         prefixes = self._caches if self._exact else Index()
         return Placer(homes, chains, Load(), b"bench", random.randrange, prefixes)
 
+    def _known_to(self, picker: int) -> Knowledge:
+        placer = self.placers[picker]
+        prefixes = placer.prefixes if isinstance(placer.prefixes, Index) else Index()
+        return Knowledge(f"picker-{picker}", placer.homes, placer.chains, placer.load, prefixes, lambda: self._now)
+
     def members(self, engines: Sequence[Engine], now: float) -> None:
         self._engines = {f"{e.name}:80": e for e in engines}
         self._caches.engines = engines
         names = {e.name for e in engines}
-        for placer in self._placers:
+        for placer in self.placers:
             for gone in self._told.keys() - names:
                 placer.prefixes.forget((POOL, gone))
                 placer.scales.easing.gone((POOL, gone))
@@ -106,16 +113,17 @@ class Homing:
 
     def pick(self, request: Request, now: float) -> Engine:
         known = self._names.get(request.session)
-        fresh = str(UUID(bytes=blake2b(request.session.encode(), digest_size=16).digest()))  # as Envoy makes them
+        fresh = blake2b(f"{request.session}/{request.turn}".encode(), digest_size=16)
         given = (known is not None or request.named) and not request.keyless
-        session = known or (request.session if request.named else fresh).encode()
+        unknown = request.session if request.named else str(UUID(bytes=fresh.digest()))  # as Envoy makes them
+        session = known or unknown.encode()
         key = SessionKey(b"", session, b"/" + session)
-        placer = self._placers[hash_of(session if given else b"%f" % now) % len(self._placers)]
+        placer = self._asked(key)
         prompt = None
         if self._exact:
             self._caches.looked_at = request
             prompt = Prompt((0,), (request.tokens,))
-        elif not given or self._first(placer, key, request, now):
+        elif not given or worth_reading(placer, self._pool, key, request.size_bytes, now):
             prompt = marked(request)
         arrival = Arrival(key, given, request.size_bytes, prompt=prompt)
         if request.keyless:
@@ -130,15 +138,12 @@ class Homing:
         self._pending = (placer, decision)
         return self._engines[decision.endpoints[0]]
 
-    def _first(self, placer: Placer, key: SessionKey, request: Request, now: float) -> bool:
-        """Of a session that the client named: then the picker reads it, where it is worth that."""
-        settings = placer.scales.settings(POOL)
-        return (
-            settings.read_first
-            and request.size_bytes >= FIRST_PROMPT_BYTES
-            and not looks_minted(key.session)
-            and placer.unknown(self._pool, key, now) is not None
-        )
+    def _asked(self, key: SessionKey) -> Placer:
+        """Whom Envoy asks about a session (envoy/pickers.yaml.j2)."""
+        sharding = self.placers[0].shard
+        owner = sharding.table.owner(key.text) if sharding is not None else 0
+        assert owner is not None
+        return self.placers[owner]
 
     def again(self, request: Request, failed: Engine, now: float) -> Engine:
         """Envoy goes on with the list, then with the hash."""
@@ -162,17 +167,11 @@ class Homing:
 
     def tick(self, now: float) -> None:
         self._ticks += 1
-        if self._exchange and len(self._placers) > 1:
-            vectors = [placer.load.vectors(now) for placer in self._placers]
-            served = [news.take(MAX_SERVED) for news in self._news]
-            sent = [news.take(MAX_SENT) for news in self._sent]
-            for i, placer in enumerate(self._placers):
-                for j, vector in enumerate(vectors):
-                    if i != j:
-                        placer.load.absorb(f"picker-{j}", vector, now)
-                        placer.chains.absorb(served[j], now)
-                        if isinstance(placer.prefixes, Index):
-                            placer.prefixes.absorb(sent[j], now)
+        self._now = now
+        said = [k.message(untold) for k, untold in zip(self._knowledge, self._untold, strict=True)]
+        for knowledge in self._knowledge:
+            for message in said:
+                knowledge.take_in(message)
         if self._ticks % 5 == 0:
             self._hear(now)
         if self._ticks % 10 == 0:
@@ -185,9 +184,9 @@ class Homing:
                 continue
             if name == decision.ref.told:
                 ttft = running.first_token - running.began
-                self._placers[0].first_token(self._pool, decision.ref, ttft, now)
+                self.placers[0].first_token(self._pool, decision.ref, ttft, now)
             else:
-                for placer in self._placers:
+                for placer in self.placers:
                     placer.served_by(self._pool, decision.ref, name, now)
         self._outcomes.clear()
 
@@ -198,7 +197,7 @@ class Homing:
             before = self._told[engine.name]
             self._told[engine.name] = (engine.queried, engine.hit)
             capacity = engine.cache_blocks * BLOCK
-            for placer in self._placers:
+            for placer in self.placers:
                 if isinstance(placer.prefixes, Index):
                     placer.prefixes.resize((POOL, engine.name), capacity)
                 placer.scales.engine_told(

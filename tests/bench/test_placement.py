@@ -18,7 +18,18 @@ from bench.placement.batching import Batching
 from bench.placement.engine import BLOCK, Engine, Request, Running
 from bench.placement.product import Homing
 from bench.placement.report import behind, markdown, spread
-from bench.placement.workloads import agents, batching, chat, half_keyless, heavy, makers, named, shared, trace
+from bench.placement.workloads import (
+    agents,
+    batching,
+    chat,
+    half_keyless,
+    heavy,
+    makers,
+    named,
+    scattered,
+    shared,
+    trace,
+)
 from bench.placement.world import Change, Result, Workload, World
 from homing.core.placement.settings import Settings
 from homing.sim.engines import EngineOptions, build_engine
@@ -230,6 +241,24 @@ def test_a_trace_is_read_as_it_is_published(tmp_path: Path):
     assert (first.session, first.turn, second.session, second.turn, second.arrives) == ("m1", 0, "m1", 1, 1.5)
     assert (alone.session, alone.blocks, alone.answer) == ("u2", (0,), 7)
     assert len(makers(path)) == len(makers()) + 2
+
+
+def test_every_turn_of_a_session_comes_to_the_picker_that_placed_it():
+    """Ids are minted to fit the picker too. What one does not tell the others, only one knows."""
+    requests, four = chat(0.5, 60.0, seed=1, turns=(6, 12)), Homing(4, exchange=False)
+    World(Workload("w", requests, replicas=4), four).run()
+    assert sum(len(placer.homes) for placer in four.placers) == len({r.session for r in requests})
+
+
+def test_what_a_trace_wrote_at_one_moment_comes_within_its_step_in_the_same_order():
+    written = [Request(at, f"s{i}", 0, 100, 1, ()) for i, at in enumerate([0.0] * 20 + [3.0] * 20)]
+    came = scattered(written, 3.0, seed=1)
+    times = [r.arrives for r in came]
+    assert [r.session for r in came] == [r.session for r in written]
+    assert times == sorted(set(times)), "no two at once"
+    assert times[19] < 3.0 <= times[20]
+    assert times[39] < 6.0
+    assert times != [r.arrives for r in scattered(written, 3.0, seed=2)]
 
 
 def test_the_table_marks_the_best_and_how_far_behind_ours_are():
