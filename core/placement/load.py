@@ -1,7 +1,8 @@
 """What is on its way to each replica: as this picker sees it, and as its siblings and the engines say.
 
 A picker's own part is a Vector for each place; pickers send each other theirs every 100 ms, and each adds up what the
-others said. A sibling that falls silent counts for nothing after a second: better no news than old news.
+others said. A sibling that falls silent counts for nothing after a second: better no news than old news. But the tokens
+that siblings have sent wait in the queue, and drain there, as if they had been sent here.
 """
 
 from __future__ import annotations
@@ -14,12 +15,17 @@ from homing.core.placement.activity import Activity
 from homing.core.placement.queue import Queue
 from homing.core.placement.retention import Retention
 from homing.core.placement.speed import Speed
+from homing.core.placement.underway import Underway
 
 Place = tuple[str, str]
 """(pool id, replica id)"""
 
 VALID_S = 1.0
 """So long a sibling's vectors count without news from it."""
+
+
+MAX_SILENT = 64
+"""Siblings that may speak again. A picker that restarts has another name."""
 
 
 class Vector(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -33,15 +39,18 @@ class Vector(msgspec.Struct, array_like=True, frozen=True, gc=False):
     prefill_seconds: float = 0.0  # took so long
     sent_bytes: int = 0  # of request bodies, ever
     context_tokens: float = 0.0  # of the prompts in flight
+    arrived_tokens: float = 0.0  # to be prefilled, of all requests ever; 0: a former version, which does not tell
+    heard_ago_s: float = 0.0  # the newest first token of a request of its own, if it has just heard of that; else 0
+    waited_tokens: float = 0.0  # at that moment
 
 
 class Meter:
-    """The load of one replica. `others_*`: what the siblings have there, added up."""
+    """The load of one replica. `others_*`: what the siblings have there, added up; their tokens are in the queue."""
 
     __slots__ = (
-        "_unread_bytes", "activity", "assumed_speed", "cache_tokens", "context_tokens", "foreign", "in_flight",
-        "others_context", "others_in_flight", "others_pending", "others_sessions", "others_tokens", "queue",
-        "retention", "sent_bytes", "speed",
+        "_heard", "_unread_bytes", "activity", "assumed_speed", "cache_tokens", "context_tokens", "foreign",
+        "in_flight", "others_context", "others_in_flight", "others_pending", "others_sessions", "others_tokens",
+        "queue", "retention", "sent_bytes", "speed",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -54,13 +63,14 @@ class Meter:
         self.assumed_speed = 8000.0  # tokens per second, from the pool; kept up to date by who places
         self.cache_tokens: float | None = None  # as its engine says
         self.foreign = 0.0  # tokens that wait there and were sent by nobody that we know
-        self.others_pending = 0.0
+        self.others_pending = 0.0  # of siblings that do not tell what they send
         self.others_in_flight = 0
         self.others_sessions = 0
         self.others_tokens = 0.0
         self.others_context = 0.0
         self.sent_bytes = 0
         self._unread_bytes = 0
+        self._heard: tuple[float, float, float] | None = None  # when, of which moment, what waited then
 
     @property
     def tokens_per_s(self) -> float:
@@ -72,9 +82,6 @@ class Meter:
         self.context_tokens += context
         return self.queue.add(tokens, now, self.speed.learned(self.assumed_speed))
 
-    def own_waiting(self, now: float) -> float:
-        return self.queue.waiting(now, self.speed.learned(self.assumed_speed))
-
     def waiting(self, now: float) -> float:
         """Tokens to be prefilled before a request that comes now."""
         return self.waiting_at(self.speed.learned(self.assumed_speed), now)
@@ -85,19 +92,35 @@ class Meter:
 
     def vector(self, now: float) -> Vector:
         self.activity.advance(now)
+        told, at, waited = self._heard or (-VALID_S, 0.0, 0.0)
+        news = (max(0.0, now - at), waited) if now - told < VALID_S else (0.0, 0.0)
         return Vector(
-            self.own_waiting(now),
+            self.queue.own_waiting(now, self.tokens_per_s),
             self.in_flight,
             self.activity.sessions,
             self.activity.tokens,
             *self.speed.own,
             self.sent_bytes,
             self.context_tokens,
+            self.queue.own,
+            *news,
         )
 
-    def hear(self, new: Vector, before: Vector) -> None:
+    def first_token(self, mark: float, at: float, now: float) -> None:
+        """What ends at `mark` in the queue had been served at `at`. Siblings are told, for a while."""
+        waited = self.queue.first_token(mark, at)
+        if waited is not None:
+            self._heard = now, at, max(0.0, waited)
+
+    def hear(self, new: Vector, before: Vector, now: float) -> None:
         """A sibling's word, in place of its last."""
-        self.others_pending = max(0.0, self.others_pending + new.pending_tokens - before.pending_tokens)
+        if new.arrived_tokens > before.arrived_tokens:
+            # of one that speaks for the first time: what is still there of what it has sent
+            came = new.arrived_tokens - before.arrived_tokens if before.arrived_tokens else new.pending_tokens
+            self.queue.add_others(came, now, self.tokens_per_s)
+        if new.heard_ago_s:
+            self.queue.waited(new.waited_tokens, now - new.heard_ago_s)
+        self.others_pending = max(0.0, self.others_pending + _not_told(new) - _not_told(before))
         self.others_in_flight += new.in_flight - before.in_flight
         self.others_sessions += new.sessions - before.sessions
         self.others_context = max(0.0, self.others_context + new.context_tokens - before.context_tokens)
@@ -118,9 +141,15 @@ class Meter:
 
     def engine_waits(self, requests: int, tokens_each: float, now: float) -> None:
         """The engine has so many requests waiting, of about so many tokens each. No more can be pending than the
-        largest of what this picker sent; and what is too little for them was sent by somebody that nobody knows."""
-        self.queue.at_most(requests, now, self.tokens_per_s)
-        self.foreign = max(0.0, 0.5 * requests * tokens_each - self.own_waiting(now) - self.others_pending)
+        largest of what was sent; and what is too little for them was sent by somebody that nobody knows."""
+        speed = self.tokens_per_s
+        self.queue.at_most(requests, now, speed)
+        self.foreign = max(0.0, 0.5 * requests * tokens_each - self.queue.waiting(now, speed) - self.others_pending)
+
+
+def _not_told(vector: Vector) -> float:
+    """Pending tokens of a sibling that does not tell what it sends."""
+    return 0.0 if vector.arrived_tokens else vector.pending_tokens
 
 
 NOTHING = Vector()
@@ -129,11 +158,13 @@ NOTHING = Vector()
 class Load:
     """Meters by place. One `begin` for each request, one `end` when its answer has ended."""
 
-    __slots__ = ("_meters", "_siblings")
+    __slots__ = ("_meters", "_siblings", "_silent", "underway")
 
     def __init__(self) -> None:
+        self.underway = Underway()
         self._meters: dict[Place, Meter] = {}
         self._siblings: dict[str, tuple[float, Mapping[Place, Vector]]] = {}
+        self._silent: dict[str, Mapping[Place, Vector]] = {}  # what they had sent, so that it counts once
 
     def meter(self, place: Place) -> Meter:
         meter = self._meters.get(place)
@@ -173,7 +204,8 @@ class Load:
         ):  # those streams still end, and siblings still take back what they said
             after = self.meter(place)
             after.in_flight, after.context_tokens = before.in_flight, before.context_tokens
-            after.hear(others, NOTHING)
+            after.queue = Queue(before.queue.own)
+            after.hear(others, NOTHING, 0.0)
 
     def vectors(self, now: float) -> dict[Place, Vector]:
         """This picker's own part, for its siblings: nothing of what they said is in it."""
@@ -182,27 +214,38 @@ class Load:
         return {place: vector for place, vector in parts.items() if vector != NOTHING}
 
     def absorb(self, sibling: str, vectors: Mapping[Place, Vector], now: float) -> None:
-        """`sibling` said so at `now`, by this picker's clock; it replaces what it said before."""
+        """`sibling` said so at `now`, by this picker's clock; it replaces what it said before. Words that came by two
+        ways may come late: the older of two is left alone."""
         self._expire(now)
-        _, before = self._siblings.get(sibling, (now, {}))
+        if (known := self._siblings.get(sibling)) is None:
+            before = self._silent.pop(sibling, {})
+        else:
+            before = known[1]
+            if any(v.arrived_tokens < before.get(place, NOTHING).arrived_tokens for place, v in vectors.items()):
+                return
         self._siblings[sibling] = (now, vectors)
-        self._replace(before, vectors)
+        self._replace(before, vectors, now)
 
     def others(self, place: Place) -> Vector:
         """What the siblings have there, added up."""
         meter = self._meters.get(place)
         return NOTHING if meter is None else _others(meter)
 
-    def _replace(self, before: Mapping[Place, Vector], after: Mapping[Place, Vector]) -> None:
+    def _replace(self, before: Mapping[Place, Vector], after: Mapping[Place, Vector], now: float) -> None:
         for place, vector in after.items():
-            self.meter(place).hear(vector, before.get(place, NOTHING))
+            if vector != (known := before.get(place, NOTHING)):
+                self.meter(place).hear(vector, known, now)
         for place in before.keys() - after.keys():
-            self.meter(place).hear(NOTHING, before[place])
+            self.meter(place).hear(NOTHING, before[place], now)
 
     def _expire(self, now: float) -> None:
         for sibling in [s for s, (said, _) in self._siblings.items() if now - said >= VALID_S]:
             _, vectors = self._siblings.pop(sibling)
-            self._replace(vectors, {})
+            sent = {place: Vector(arrived_tokens=vector.arrived_tokens) for place, vector in vectors.items()}
+            self._replace(vectors, sent, now)
+            self._silent[sibling] = sent
+            if len(self._silent) > MAX_SILENT:
+                del self._silent[next(iter(self._silent))]
 
 
 def _others(meter: Meter) -> Vector:

@@ -39,8 +39,8 @@ class Staying:
         cached = expected * meter.retention.kept
         meter.assumed_speed = learned.prefill_tokens_per_s * home.weight
         speed = meter.tokens_per_s
-        own_waiting = meter.queue.waiting(now, speed)
-        waiting = own_waiting + meter.others_pending + meter.foreign
+        in_queue = meter.queue.waiting(now, speed)
+        waiting = in_queue + meter.others_pending + meter.foreign
         if not content(meter, learned, settings, tokens, cached, speed, waiting):
             return None
         heir = pool.heir(key.text, home)
@@ -54,6 +54,6 @@ class Staying:
         meter.sent(size_bytes)
         meter.in_flight += 1
         meter.context_tokens += tokens
-        scales.remember(digest, to_come, meter.queue.append(uncached, now, own_waiting), now)
+        scales.load.underway.add(digest, to_come, meter, meter.queue.append(uncached, now, in_queue), now)
         ref = Ref(digest, home_id, to_come)
         return Decision(Reason.HOME, place, endpoints, ref, None, uncached, size_bytes, home.rank, tokens)

@@ -8,7 +8,6 @@ of 32 random ones is among the best tenth with a probability of 0.97) and costs 
 from __future__ import annotations
 
 import math
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
@@ -30,9 +29,6 @@ SLOW = 0.5
 DOUBT = 1.3
 """A replica that seems up to so much faster or slower than its weight says is taken for as fast as that."""
 
-MOST_BEGUN = 16_384
-"""Requests whose first token may still be heard of. Older ones correct no queue any more."""
-
 
 class Weighed(msgspec.Struct, frozen=True):
     """One replica and its cost."""
@@ -44,7 +40,7 @@ class Weighed(msgspec.Struct, frozen=True):
 class Scales:
     """Load, and per pool its constants and what was learned. `break_tie` picks an index below n, at random."""
 
-    __slots__ = ("_begun", "_break_tie", "_learned", "_settings", "easing", "load")
+    __slots__ = ("_break_tie", "_learned", "_settings", "easing", "load")
 
     def __init__(self, load: Load, break_tie: Callable[[int], int]) -> None:
         self.load = load
@@ -52,7 +48,6 @@ class Scales:
         self.easing = Easing(break_tie)
         self._settings: dict[str, Settings] = {}
         self._learned: dict[str, Learned] = {}
-        self._begun: OrderedDict[tuple[bytes, int], tuple[float, float]] = OrderedDict()  # mark in the queue, and when
 
     def configure(self, settings: Mapping[str, Settings]) -> None:
         """The constants by pool. A pool that is not named has the defaults."""
@@ -78,27 +73,19 @@ class Scales:
         """A request is on its way. What its ref says names it to `first_token`."""
         meter, ref = self.load.meter(decision.place), decision.ref
         meter.sent(decision.size_bytes)
-        self.remember(ref.digest, ref.tokens, meter.begin(decision.uncached, now, decision.tokens), now)
-
-    def remember(self, digest: bytes, expected: int, mark: float, now: float) -> None:
-        """Where in its queue the request ends that is named so."""
-        self._begun[digest, expected] = (mark, now)
-        if len(self._begun) > MOST_BEGUN:
-            del self._begun[next(iter(self._begun))]
+        mark = meter.begin(decision.uncached, now, decision.tokens)
+        self.load.underway.add(ref.digest, ref.tokens, meter, mark, now)
 
     def first_token(
         self, pool_id: str, replica: Replica, digest: bytes, expected: int, ttft_s: float, now: float, *, at_most: bool
     ) -> None:
         """Its first token came after `ttft_s`, where `expected` tokens (or fewer: `at_most`) were to be prefilled until
-        then. Any picker's request teaches the replica's speed, one of our own corrects the queue too."""
+        then. Any picker's request teaches the replica's speed; who sent it has its queue corrected."""
         meter = self.meter(pool_id, replica)
         if at_most:
             self.learned(pool_id).first_prompt(expected, ttft_s)
         meter.speed.observe(expected, ttft_s, at_most=at_most, assumed=meter.assumed_speed)
-        begun = self._begun.pop((digest, expected), None)
-        if begun is not None:
-            mark, at = begun
-            meter.queue.first_token(mark, at + ttft_s)
+        self.load.underway.first_token(digest, expected, ttft_s, now)
 
     def engine_told(
         self, place: Place, *, waiting: int, cache_tokens: float | None, queried: float, found: float, now: float

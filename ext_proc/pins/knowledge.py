@@ -1,5 +1,5 @@
 """What this picker tells others and takes in from them: the table of homes, the prompts of
-conversations without an id, what was sent where, and the load."""
+conversations without an id, what was sent where, the load, and first tokens."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from homing.core.chains import Chains, News, Served
 from homing.core.journal import Journal, Word
 from homing.core.placement.load import Load
+from homing.core.placement.underway import FirstTokens
 from homing.core.prefix.index import Index
 from homing.core.prefix.sent import SentNews
 from homing.core.session import Homes
@@ -22,6 +23,7 @@ class Untold:
     journal: Journal
     news: News
     sent: SentNews
+    firsts: FirstTokens
 
     def __bool__(self) -> bool:
         return len(self.journal) > 0 or self.journal.lost or len(self.news) > 0 or len(self.sent) > 0
@@ -47,7 +49,7 @@ class Knowledge:
 
     def untold(self) -> Untold:
         """For one listener: from now on it gets a note of every change here."""
-        return Untold(self.homes.journal(), self.chains.news(), self.prefixes.news())
+        return Untold(self.homes.journal(), self.chains.news(), self.prefixes.news(), self.load.underway.news())
 
     def message(self, untold: Untold | None) -> Message:
         """What is to be said now; without `untold` no more than the load. What does not arrive must be noted again."""
@@ -55,7 +57,8 @@ class Knowledge:
         words = self.homes.words(untold.journal, MAX_WORDS, now) if untold is not None else []
         served = untold.news.take(MAX_SERVED) if untold is not None else []
         sent = untold.sent.take(MAX_SENT) if untold is not None else []
-        return Message.of(self.name, words, self.load.vectors(now), served, sent)
+        firsts = untold.firsts.take() if untold is not None else []
+        return Message.of(self.name, words, self.load.vectors(now), served, sent, firsts)
 
     def take_in(self, message: Message, *, load: bool = True) -> int:
         """How many words were news. Without `load` where a message may be old."""
@@ -64,6 +67,7 @@ class Knowledge:
         now = self.clock()
         if load:
             self.load.absorb(message.sender, message.vectors(), now)
+            self.load.underway.absorb(message.firsts, now)
         self.chains.absorb(message.served, now)
         self.prefixes.absorb(message.sent, now)
         return self.homes.absorb(message.words, now)

@@ -9,6 +9,7 @@ import msgspec
 from homing.core.chains import Served
 from homing.core.journal import Digest, Word
 from homing.core.placement.load import Place, Vector
+from homing.core.placement.underway import FirstToken
 from homing.core.prefix.sent import SentPrompt
 
 T = TypeVar("T")
@@ -38,6 +39,7 @@ class Message(msgspec.Struct, array_like=True, frozen=True):
     load: list[tuple[str, str, Vector]]  # pool, replica, the sender's own part
     served: list[Served] = []  # msgspec copies it
     sent: list[SentPrompt] = []
+    firsts: list[FirstToken] = []
 
     @classmethod
     def of(
@@ -47,14 +49,15 @@ class Message(msgspec.Struct, array_like=True, frozen=True):
         load: dict[Place, Vector],
         served: list[Served],
         sent: list[SentPrompt],
+        firsts: list[FirstToken],
     ) -> Message:
         vectors = [(pool, replica, vector) for (pool, replica), vector in load.items()]
-        return cls(sender, words, vectors, served, sent)
+        return cls(sender, words, vectors, served, sent, firsts)
 
     @property
     def news(self) -> bool:
         """Whether there is anything in it beside the load."""
-        return bool(self.words or self.served or self.sent)
+        return bool(self.words or self.served or self.sent or self.firsts)
 
     def vectors(self) -> dict[Place, Vector]:
         """Without those that cannot be: what is added up would never be right again after a NaN."""
@@ -62,7 +65,8 @@ class Message(msgspec.Struct, array_like=True, frozen=True):
 
 
 def _can_be(vector: Vector) -> bool:
-    return all(0 <= part < MAX_PART for part in msgspec.structs.astuple(vector))
+    parts: tuple[float, ...] = msgspec.structs.astuple(vector)
+    return min(parts) >= 0 and sum(parts) < MAX_PART  # the sum with a NaN is one
 
 
 _message = msgspec.msgpack.Decoder(Message)

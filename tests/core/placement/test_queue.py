@@ -125,3 +125,77 @@ def test_it_never_holds_less_than_nothing_nor_more_than_came(steps: list[tuple[f
             mark, at = marks[len(marks) // 2]
             queue.first_token(mark, at + 0.5)
         assert 0.0 <= queue.waiting(now, SPEED) <= came + 1e-6
+
+
+def test_one_engine_serves_all_pickers_in_the_order_in_which_they_sent():
+    queue = Queue()
+    queue.add_others(200.0, 0.0, SPEED)
+    queue.add(100.0, 0.0, SPEED)
+    queue.add_others(100.0, 0.0, SPEED)
+    times = (0.0, 2.0, 2.5, 3.0, 3.5, 4.0)
+    assert [queue.waiting(now, SPEED) for now in times] == [400.0, 200.0, 150.0, 100.0, 50.0, 0.0]
+    assert [queue.own_waiting(now, SPEED) for now in times] == [100.0, 100.0, 50.0, 0.0, 0.0, 0.0]
+
+
+def test_of_what_is_no_more_remembered_the_share_of_all_is_ones_own():
+    queue = Queue()
+    queue.add(100.0, 0.0, SPEED)
+    queue.add_others(300.0, 0.0, SPEED)
+    for _ in range(REMEMBERED):
+        queue.add(1.0, 0.0, SPEED)
+    assert queue.own_waiting(0.0, SPEED) == REMEMBERED + 100.0
+
+
+def test_a_queue_that_begins_anew_goes_on_counting_its_own():
+    queue = Queue(500.0)
+    assert (queue.own, queue.waiting(0.0, SPEED)) == (500.0, 0.0)
+    queue.add(50.0, 0.0, SPEED)
+    assert (queue.own, queue.own_waiting(0.0, SPEED)) == (550.0, 50.0)
+
+
+def test_what_another_picker_learned_of_a_moment_counts_as_if_it_were_learned_here():
+    queue = Queue()
+    queue.add_others(100.0, 0.0, SPEED)
+    queue.add(300.0, 0.0, SPEED)
+    queue.waited(300.0, 3.0)
+    assert queue.waiting(4.0, SPEED) == 200.0
+    queue.waited(0.0, 2.0)  # older
+    assert queue.waiting(4.0, SPEED) == 200.0
+
+
+Sends = list[tuple[float, float, bool]]
+SENDS = st.lists(st.tuples(st.floats(0, 5), st.floats(0, 1000), st.booleans()), min_size=1, max_size=REMEMBERED)
+
+
+def sent(sends: Sends) -> tuple[Queue, Queue, list[float], list[float], float]:
+    """The queues of two pickers of which each hears at once what the other sends; marks in the first, and times."""
+    one, other, now = Queue(), Queue(), 1.0
+    marks, times = [], []
+    for pause, tokens, by_one in sends:
+        now += pause
+        (one.add if by_one else one.add_others)(tokens, now, SPEED)
+        (other.add_others if by_one else other.add)(tokens, now, SPEED)
+        marks.append(sum(tokens for _, tokens, _ in sends[: len(marks) + 1]))
+        times.append(now)
+    return one, other, marks, times, now
+
+
+@given(SENDS, st.floats(0, 10))
+def test_what_waits_is_what_each_has_waiting(sends: Sends, later: float):
+    one, other, _, _, now = sent(sends)
+    waiting = one.waiting(now + later, SPEED)
+    assert other.waiting(now + later, SPEED) == waiting
+    parts = one.own_waiting(now + later, SPEED), other.own_waiting(now + later, SPEED)
+    assert sum(parts) == pytest.approx(waiting, abs=1e-6)
+    assert min(parts) >= 0.0
+
+
+@given(SENDS, st.integers(0, REMEMBERED - 1), st.floats(0, 10), st.floats(0, 10))
+def test_a_first_token_corrects_both_alike(sends: Sends, which: int, ttft: float, later: float):
+    one, other, marks, times, now = sent(sends)
+    at = times[which % len(times)] + ttft
+    waited = one.first_token(marks[which % len(marks)], at)
+    assert waited is not None
+    other.waited(waited, at)
+    end = max(now, at) + later
+    assert other.waiting(end, SPEED) == pytest.approx(one.waiting(end, SPEED), abs=1e-6)

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import shutil
 import tempfile
+import time
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,8 +18,11 @@ from prometheus_client import CollectorRegistry
 from sharers import HISTORY, NEXT, PROMPT, Sharer, until
 
 from homing.control.http_server import HttpServer, listening
+from homing.core.chains import Served as ServedPrompt
 from homing.core.config.secret import SecretRef
+from homing.core.journal import Word
 from homing.core.placement.load import Vector
+from homing.core.placement.underway import FirstToken
 from homing.ext_proc.http import app
 from homing.ext_proc.pins.counts import Peer, Why
 from homing.ext_proc.pins.message import MAX_BYTES, MAX_WORDS, Message, decode, encode
@@ -104,6 +108,19 @@ async def test_the_sibling_knows_where_a_prompt_was_sent_once_it_hears(directory
         await sibling.flush()
         assert served.sharer.holders(PROMPT) == {"r1"}
         await sibling.close()
+
+
+async def test_the_first_token_of_a_siblings_request_corrects_its_queue(served: Served):
+    """The access log came to another picker."""
+    speaker, load, place = Sharer("speaker"), served.sharer.load, ("pool", "r1")
+    sibling = served.sibling_of(speaker)
+    begun = time.time()
+    marks = [load.begin(place, 80_000.0, begun) for _ in range(2)]
+    load.underway.add(A, 80_000, load.meter(place), marks[0], begun)
+    speaker.load.underway.first_token(A, 80_000, 0.001, begun + 1.0)
+    assert await sibling.tell()
+    assert load.meter(place).queue.waiting(begun + 1.0, 8000.0) == pytest.approx(80_000.0 - 0.999 * 8000.0)
+    await sibling.close()
 
 
 async def test_what_was_not_heard_is_told_again(directory: Path):
@@ -229,6 +246,27 @@ async def test_what_is_no_question_is_refused(served: Served, token: str, body: 
     async with httpx.AsyncClient(transport=transport, headers={"authorization": f"Bearer {token}"}) as client:
         answer = await client.post(f"http://sibling{WORDS_PATH}", content=body)
         assert answer.status_code == status
+
+
+class FormerVector(msgspec.Struct, array_like=True):
+    pending_tokens: float
+    in_flight: int
+
+
+class Former(msgspec.Struct, array_like=True):
+    """The message before first tokens were told, and a vector of then."""
+
+    sender: str
+    words: list[Word]
+    load: list[tuple[str, str, FormerVector]]
+    served: list[ServedPrompt] = []  # msgspec copies it
+
+
+def test_a_picker_of_a_former_version_understands_and_is_understood():
+    message = Message("x", [], [("pool", "r1", Vector(5.0, 1))], [], [], [FirstToken(A, 1, 0.5)])
+    former = msgspec.msgpack.decode(encode(message), type=Former)
+    assert (former.sender, former.load) == ("x", [("pool", "r1", FormerVector(5.0, 1))])
+    assert decode(encode(former)) == Message("x", [], [("pool", "r1", Vector(5.0, 1))])
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -1.0, 1e12])
