@@ -1,10 +1,11 @@
 """The rules of others, as they are published. Each is ONE placer that sees every replica's requests in flight, and the
-cache-aware one every cache as it is: the best that each could be."""
+cache-aware one every cache as it is: the best that each could be. Only `kv_aware_8` is not."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from random import Random
+from zlib import crc32
 
 from bench.placement.engine import Engine, Request, Running
 from homing.core.hashing import Maglev, Ring, Table, minimum_ring_size
@@ -161,4 +162,32 @@ class KvAware(Rule):
         self._busy[running.replica.name] -= running.request.tokens
 
 
-RULES = (RoundRobin, LeastRequest, Hashed, MaglevHashed, StickyLeast, BoundedRing, CacheAware, KvAware)
+class Eight(Rule):
+    """Eight placers with the rule of `kv_aware`. They share nothing, as its routers do: each sees the caches, by their
+    events, and of the load what it sent itself. Sessions are shared out among them by a hash."""
+
+    name = "kv_aware_8"
+
+    def __init__(self, seed: int = 0) -> None:
+        super().__init__(seed)
+        self._placers = [KvAware(seed) for _ in range(8)]
+
+    def members(self, engines: Sequence[Engine], now: float) -> None:
+        super().members(engines, now)
+        for placer in self._placers:
+            placer.members(engines, now)
+
+    def pick(self, request: Request, now: float) -> Engine:
+        return self._asked(request).pick(request, now)
+
+    def began(self, running: Running, now: float) -> None:
+        self._asked(running.request).began(running, now)
+
+    def ended(self, running: Running, now: float) -> None:
+        self._asked(running.request).ended(running, now)
+
+    def _asked(self, request: Request) -> KvAware:
+        return self._placers[crc32(request.session.encode()) % len(self._placers)]
+
+
+RULES = (RoundRobin, LeastRequest, Hashed, MaglevHashed, StickyLeast, BoundedRing, CacheAware, KvAware, Eight)
