@@ -1,8 +1,8 @@
 """The product's placer as a contender: as many as there are pickers, each with what it would know in production.
 
-Requests are shared out to the pickers by their session, as Envoy does it, and ids are minted to fit. What pickers tell
-each other (`ext_proc.pins.knowledge`) goes round every 100 ms, each engine is asked every second, outcomes come up to
-half a second after the answer's end, all of them to the first picker (Envoy has one stream for its access log).
+Requests are shared out to the pickers by their session, as Envoy does it, and ids are minted to fit. Each engine is
+asked every second, outcomes come up to half a second after the answer's end, all of them to the first picker (Envoy has
+one stream for its access log).
 
 As by default, the body of a request without an id is read, and that of the first turn of a session that its client
 named, so pickers know which prompts were sent where; of later turns with an id there are headers only.
@@ -17,6 +17,7 @@ from random import Random
 from uuid import UUID
 
 from bench.placement.engine import BLOCK, Engine, Request, Running
+from bench.placement.exchange import Exchange
 from homing.core.chains import Chains
 from homing.core.fleet import Pool, Replica
 from homing.core.history import History
@@ -29,7 +30,6 @@ from homing.core.prefix.index import Index
 from homing.core.prefix.prompt import Prompt
 from homing.core.session import Homes, SessionKey
 from homing.ext_proc.first_turn import worth_reading
-from homing.ext_proc.pins.knowledge import Knowledge
 from homing.ext_proc.sharding import shard
 
 POOL = "pool"
@@ -70,15 +70,13 @@ class Homing:
         self._random = Random(seed)
         self._exact = exact
         self._caches = Caches()
-        self._now = 0.0
         self.placers = [self._placer() for _ in range(placers)]
         addresses = [f"127.0.0.1:{9000 + i}" for i in range(placers)]
         first = shard(addresses, addresses[0])
         for i, placer in enumerate(self.placers):
             placer.shard = replace(first, picker=i) if first is not None else None
             placer.scales.configure({POOL: settings or Settings()})
-        self._knowledge = [self._known_to(i) for i in range(placers)] if exchange and placers > 1 else []
-        self._untold = [knowledge.untold() for knowledge in self._knowledge]  # what all the others are told alike
+        self._exchange = Exchange(self.placers if exchange and placers > 1 else ())
         self._told: dict[str, tuple[int, int]] = {}  # what each engine counted up to now
         self._names: dict[str, bytes] = {}  # the ids that sessions were given
         self._decisions: dict[int, tuple[Placer, Decision]] = {}
@@ -91,11 +89,6 @@ class Homing:
         homes, chains = Homes(1800, 200_000), Chains(1800, 200_000)
         prefixes = self._caches if self._exact else Index()
         return Placer(homes, chains, Load(), b"bench", random.randrange, prefixes)
-
-    def _known_to(self, picker: int) -> Knowledge:
-        placer = self.placers[picker]
-        prefixes = placer.prefixes if isinstance(placer.prefixes, Index) else Index()
-        return Knowledge(f"picker-{picker}", placer.homes, placer.chains, placer.load, prefixes, lambda: self._now)
 
     def members(self, engines: Sequence[Engine], now: float) -> None:
         self._engines = {f"{e.name}:80": e for e in engines}
@@ -112,6 +105,7 @@ class Homing:
         self._told = {e.name: self._told.get(e.name, (0, 0)) for e in engines}
 
     def pick(self, request: Request, now: float) -> Engine:
+        self._exchange.hurry(now)
         known = self._names.get(request.session)
         fresh = blake2b(f"{request.session}/{request.turn}".encode(), digest_size=16)
         given = (known is not None or request.named) and not request.keyless
@@ -167,11 +161,7 @@ class Homing:
 
     def tick(self, now: float) -> None:
         self._ticks += 1
-        self._now = now
-        said = [k.message(untold) for k, untold in zip(self._knowledge, self._untold, strict=True)]
-        for knowledge in self._knowledge:
-            for message in said:
-                knowledge.take_in(message)
+        self._exchange.tick(now)
         if self._ticks % 5 == 0:
             self._hear(now)
         if self._ticks % 10 == 0:

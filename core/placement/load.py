@@ -7,7 +7,7 @@ that siblings have sent wait in the queue, and drain there, as if they had been 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import msgspec
 
@@ -26,6 +26,11 @@ VALID_S = 1.0
 
 MAX_SILENT = 64
 """Siblings that may speak again. A picker that restarts has another name."""
+
+
+URGENT_TOKENS = 2000.0
+"""A request with so many to be prefilled keeps an engine busy for a quarter of a second: siblings that do not know of
+it would choose the same replica. And no engine can be sent many of them in that time, so telling them is cheap."""
 
 
 class Vector(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -158,13 +163,29 @@ NOTHING = Vector()
 class Load:
     """Meters by place. One `begin` for each request, one `end` when its answer has ended."""
 
-    __slots__ = ("_meters", "_siblings", "_silent", "underway")
+    __slots__ = ("_hasty", "_meters", "_siblings", "_silent", "underway")
 
     def __init__(self) -> None:
         self.underway = Underway()
         self._meters: dict[Place, Meter] = {}
+        self._hasty: list[Callable[[], None]] = []
         self._siblings: dict[str, tuple[float, Mapping[Place, Vector]]] = {}
         self._silent: dict[str, Mapping[Place, Vector]] = {}  # what they had sent, so that it counts once
+
+    @property
+    def replicas(self) -> int:
+        """Of how many there may be something to tell."""
+        return len(self._meters)
+
+    def when_urgent(self, call: Callable[[], None]) -> None:
+        """To be called from now on whenever siblings should not wait for their next word."""
+        self._hasty.append(call)
+
+    def begun(self, tokens: float) -> None:
+        """A request is on its way of which so many are not cached."""
+        if tokens >= URGENT_TOKENS:
+            for call in self._hasty:
+                call()
 
     def meter(self, place: Place) -> Meter:
         meter = self._meters.get(place)

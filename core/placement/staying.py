@@ -54,6 +54,8 @@ class Staying:
         meter.sent(size_bytes)
         meter.in_flight += 1
         meter.context_tokens += tokens
-        scales.load.underway.add(digest, to_come, meter, meter.queue.append(uncached, now, in_queue), now)
+        load = scales.load
+        load.underway.add(digest, to_come, meter, meter.queue.append(uncached, now, in_queue), now)
+        load.begun(uncached)
         ref = Ref(digest, home_id, to_come)
         return Decision(Reason.HOME, place, endpoints, ref, None, uncached, size_bytes, home.rank, tokens)

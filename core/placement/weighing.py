@@ -75,6 +75,7 @@ class Scales:
         meter.sent(decision.size_bytes)
         mark = meter.begin(decision.uncached, now, decision.tokens)
         self.load.underway.add(ref.digest, ref.tokens, meter, mark, now)
+        self.load.begun(decision.uncached)
 
     def first_token(
         self, pool_id: str, replica: Replica, digest: bytes, expected: int, ttft_s: float, now: float, *, at_most: bool

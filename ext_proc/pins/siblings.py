@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import ssl
 import time
@@ -16,6 +17,10 @@ from homing.ext_proc.pins.knowledge import Knowledge
 from homing.ext_proc.pins.message import MAX_BYTES, MalformedMessageError, Message, decode_served, decode_words, encode
 
 INTERVAL_S = 0.1
+SOONEST_S = 0.02
+EACH_REPLICA_S = 0.0002
+"""So long a sibling is left in peace, whatever is urgent: the more replicas, the longer it has to read."""
+
 RETRY_S = 0.5
 QUIET_S = 0.5
 """Who has nothing new says so all the same, so that its load does not expire."""
@@ -35,6 +40,11 @@ LENGTH_BYTES = 4
 log = logging.getLogger(__name__)
 
 
+def soonest_s(replicas: int) -> float:
+    """From one word to the next, at least."""
+    return min(SOONEST_S + EACH_REPLICA_S * replicas, INTERVAL_S)
+
+
 class Sibling:
     """Tells one sibling what changes here. `address`: `unix:/path` or `host:port` of its HTTP port."""
 
@@ -47,14 +57,28 @@ class Sibling:
         self._counts = counts
         self._untold = knowledge.untold()
         self._client = _client(address, token, tls)
+        self._urgent = asyncio.Event()
+        knowledge.load.when_urgent(self._urgent.set)
         self._hears: bool | None = None
         self._said: tuple[list[tuple[str, str, object]], float] = ([], 0.0)
 
     async def run(self) -> None:
         """Until cancelled."""
         while True:
+            self._urgent.clear()
             told = await self.tell()
-            await asyncio.sleep(RETRY_S if not told else INTERVAL_S / 10 if self._untold else INTERVAL_S)
+            if not told or self._untold:
+                await asyncio.sleep(INTERVAL_S / 10 if told else RETRY_S)
+            else:
+                await self._pause()
+
+    async def _pause(self) -> None:
+        """Until there should be news, or something is urgent."""
+        soonest = soonest_s(self._knowledge.load.replicas)
+        await asyncio.sleep(soonest)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(INTERVAL_S - soonest):
+                await self._urgent.wait()
 
     async def flush(self) -> None:
         """Says the rest; the caller bounds the time."""

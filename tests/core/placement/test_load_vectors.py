@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from homing.core.placement.load import VALID_S, Load, Vector
+from homing.core.placement.load import URGENT_TOKENS, VALID_S, Load, Vector
 
 A, B = ("p", "gpu-0"), ("p", "gpu-1")
 
@@ -124,6 +124,16 @@ def test_a_picker_that_forgets_a_replica_goes_on_counting_what_it_sends_there():
     load.forget(A)
     load.begin(A, 50.0, 0.0)
     assert (load.vectors(0.0)[A].arrived_tokens, waiting(load, 0.0)) == (8050.0, 50.0)
+
+
+def test_only_what_keeps_an_engine_busy_is_urgent():
+    load, calls = Load(), []
+    load.when_urgent(lambda: calls.append("one"))
+    load.when_urgent(lambda: calls.append("two"))
+    load.begun(URGENT_TOKENS - 1)
+    assert calls == []
+    load.begun(URGENT_TOKENS)
+    assert calls == ["one", "two"]
 
 
 def test_a_vector_travels_as_a_short_array():

@@ -29,7 +29,7 @@ from homing.ext_proc.pins.message import MAX_BYTES, MAX_WORDS, Message, decode, 
 from homing.ext_proc.pins.routes import routes
 from homing.ext_proc.pins.secret import SharedSecret
 from homing.ext_proc.pins.sharing import Sharing, SharingError
-from homing.ext_proc.pins.siblings import JOURNAL_PATH, TABLE_PATH, WORDS_PATH, Sibling
+from homing.ext_proc.pins.siblings import JOURNAL_PATH, TABLE_PATH, WORDS_PATH, Sibling, soonest_s
 
 A, B, C = b"a" * 16, b"b" * 16, b"c" * 16
 SECRET = SharedSecret.of(None, Path("homing.yaml"), {"HOMING_SECRET": "sixteen bytes or more"})
@@ -121,6 +121,30 @@ async def test_the_first_token_of_a_siblings_request_corrects_its_queue(served: 
     assert await sibling.tell()
     assert load.meter(place).queue.waiting(begun + 1.0, 8000.0) == pytest.approx(80_000.0 - 0.999 * 8000.0)
     await sibling.close()
+
+
+async def test_what_is_urgent_does_not_wait_for_the_next_word(served: Served, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("homing.ext_proc.pins.siblings.INTERVAL_S", 3600.0)
+    speaker, place = Sharer("speaker"), ("pool", "r1")
+    sibling = served.sibling_of(speaker)
+    speaking = asyncio.create_task(sibling.run())
+    try:
+        for tokens in (300.0, 9000.0):
+            speaker.load.begin(place, tokens, time.time())
+            speaker.load.begun(tokens)
+        await until(lambda: served.sharer.load.others(place).in_flight == 2)
+        speaker.load.begin(place, 9000.0, time.time())
+        speaker.load.begun(9000.0)
+        await until(lambda: served.sharer.load.others(place).in_flight == 3)
+    finally:
+        speaking.cancel()
+        await asyncio.gather(speaking, return_exceptions=True)
+        await sibling.close()
+
+
+@pytest.mark.parametrize(("replicas", "seconds"), [(0, 0.02), (8, 0.0216), (400, 0.1), (10_000, 0.1)])
+def test_the_more_there_is_to_read_the_longer_a_sibling_is_left_in_peace(replicas: int, seconds: float):
+    assert soonest_s(replicas) == pytest.approx(seconds)
 
 
 async def test_what_was_not_heard_is_told_again(directory: Path):
