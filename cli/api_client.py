@@ -96,14 +96,18 @@ class Api:
             except SecretError as error:  # without, one may read from this machine
                 trouble = str(error)
         verify = _trusted(config, Path(config_path), api) if url.startswith("https:") else True
-        return cls(
-            httpx.Client(base_url=url, timeout=TIMEOUT_S, trust_env=False, verify=verify, headers=headers), trouble
-        )
+        try:
+            client = httpx.Client(base_url=url, timeout=TIMEOUT_S, trust_env=False, verify=verify, headers=headers)
+        except httpx.InvalidURL as error:
+            raise click.UsageError(f"--api {url}: {error}") from None
+        return cls(client, trouble)
 
     def call(self, method: str, path: str, answer: type[T], body: bytes | None = None, **query: str | float) -> T:
         """The answer, decoded as `answer`. `body`: JSON."""
         import httpx
         import msgspec
+
+        from homing.cli.refusal import detail
 
         try:
             headers = {"content-type": "application/json"} if body is not None else None
@@ -111,7 +115,7 @@ class Api:
         except httpx.HTTPError as error:
             raise click.ClickException(f"no control service at {self._client.base_url}: {error}") from None
         if response.is_error:
-            said = _detail(response.content) or f"{method} {path}: {response.status_code}"
+            said = detail(response.content) or f"{method} {path}: {response.status_code}"
             why = f" ({self._token_trouble})" if response.status_code == 401 and self._token_trouble else ""
             raise click.ClickException(said + why)
         try:
@@ -145,15 +149,3 @@ def _secret(place: str | None) -> SecretRef | None:
         return Secret()(place)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--token") from None
-
-
-def _detail(body: bytes) -> str:
-    import msgspec
-
-    class Refusal(msgspec.Struct):
-        detail: str
-
-    try:
-        return msgspec.json.decode(body, type=Refusal).detail
-    except msgspec.MsgspecError:
-        return ""

@@ -63,7 +63,8 @@ def command(
         click.echo(msgspec.json.encode(found).decode())
         raise SystemExit(0 if found.get("receipts") else 1)
     answer = asked.call("GET", "/api/explain", Receipts, session=session, model=model, tenant=tenant)
-    click.echo("\n\n".join(map(said, answer.receipts)) or "no picker answers for this model")
+    nobody = f"no picker answers, or none has a pool of the model {model}" if model else "no picker answers"
+    click.echo("\n\n".join(map(said, answer.receipts)) or nobody)
     if not answer.complete:
         click.echo("not every picker answered", err=True)
     if not answer.receipts:

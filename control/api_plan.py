@@ -7,7 +7,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Annotated
 
 from fastapi import APIRouter, HTTPException
-from pydantic import BaseModel, ConfigDict, Field
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from homing.control.census import Left
 from homing.control.membership import Membership
@@ -34,7 +35,7 @@ class Added(_Body):
     weight: int = 1
 
     def replica(self) -> Replica:
-        """Ready at once, as it will be. Raises ValueError for what the file would not take."""
+        """Ready at once, as it will be. Raises ValidationError for what the file would not take."""
         checked = ReplicaConfig(id=self.id, address=self.address, weight=self.weight)
         return Replica(checked.id, str(checked.address), checked.weight)
 
@@ -52,7 +53,7 @@ class PlanRequest(_Body):
     drain: Annotated[tuple[Named, ...], Field(max_length=MAX_CHANGES)] = ()
 
     def changes(self) -> Changes:
-        """Raises ValueError."""
+        """Raises ValidationError."""
         return Changes(
             tuple((added.pool, added.replica()) for added in self.add),
             tuple((named.pool, named.id) for named in self.remove),
@@ -75,8 +76,8 @@ def routes(membership: Membership, census: Census) -> APIRouter:
         """Which share of the hash, and how many sessions, a change would move."""
         try:
             changes = request.changes()
-        except ValueError as error:
-            raise HTTPException(422, str(error)) from None
+        except ValidationError as error:
+            raise RequestValidationError(error.errors()) from None
         left = await census()
         sessions = {place: there.sessions for place, there in left.items()} if left else None
         try:
