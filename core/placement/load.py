@@ -96,18 +96,19 @@ class Meter:
         return self.queue.waiting(now, tokens_per_s) + self.others_pending + self.foreign
 
     def vector(self, now: float) -> Vector:
+        """In whole tokens: half as long on the wire."""
         self.activity.advance(now)
         told, at, waited = self._heard or (-VALID_S, 0.0, 0.0)
-        news = (max(0.0, now - at), waited) if now - told < VALID_S else (0.0, 0.0)
+        news = (max(0.0, now - at), int(waited)) if now - told < VALID_S else (0, 0)
         return Vector(
-            self.queue.own_waiting(now, self.tokens_per_s),
+            int(self.queue.own_waiting(now, self.tokens_per_s)),
             self.in_flight,
             self.activity.sessions,
-            self.activity.tokens,
+            int(self.activity.tokens),
             *self.speed.own,
             self.sent_bytes,
-            self.context_tokens,
-            self.queue.own,
+            int(self.context_tokens),
+            int(self.queue.own),
             *news,
         )
 
