@@ -6,8 +6,9 @@ goes out over TLS, with the authorities of its pool, and its certificate has to 
 
 from __future__ import annotations
 
+import contextlib
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -103,6 +104,16 @@ class EngineTransport(httpx.AsyncBaseTransport):
             raise
         self._trust.troubles.pop(address, None)
         return answer
+
+    @contextlib.asynccontextmanager
+    async def get(self, url: str) -> AsyncIterator[httpx.Response]:
+        """One GET, without a client around it, which takes a quarter of the time: for what asks each engine every
+        second. Raises httpx.TransportError, httpx.InvalidURL."""
+        response = await self.handle_async_request(httpx.Request("GET", url))
+        try:
+            yield response
+        finally:
+            await response.aclose()
 
     async def aclose(self) -> None:
         for transport in (self._plain, *self._secure.values()):

@@ -37,16 +37,13 @@ class HttpProbe:
     def __init__(self, trust: EngineTrust | None = None) -> None:
         """`trust`: None where all replicas speak plain HTTP."""
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
-        # trust_env: a proxy of the environment is for the way out, not for replicas.
-        self._client = httpx.AsyncClient(
-            transport=EngineTransport(trust or plain(), limits), timeout=None, trust_env=False, follow_redirects=False
-        )
+        self._transport = EngineTransport(trust or plain(), limits)
 
     async def __aenter__(self) -> HttpProbe:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self._client.aclose()
+        await self._transport.aclose()
 
     async def __call__(self, address: str, check: HealthCheck) -> str:
         try:
@@ -62,7 +59,7 @@ class HttpProbe:
 
     async def _ask(self, url: str) -> int:
         """The status of its answer."""
-        async with self._client.stream("GET", url) as response:
+        async with self._transport.get(url) as response:
             size = 0
             async for chunk in response.aiter_raw():  # read to its end, or the connection could not be used again
                 size += len(chunk)

@@ -32,6 +32,14 @@ class Served(msgspec.Struct, array_like=True, frozen=True, gc=False):
     replica: ReplicaId
 
 
+class Entry(msgspec.Struct, frozen=True, gc=False):
+    """Who served a prompt, the last of them first, and when. Nothing for the garbage collector to walk: there are
+    several for every turn."""
+
+    replicas: tuple[str, ...]
+    used_s: float
+
+
 class News:
     """Prompts of which one listener (a sibling, a store) is still to be told, each once."""
 
@@ -83,7 +91,7 @@ class Chains:
     def __init__(self, ttl_s: float, max_prompts: int) -> None:
         self.limit(ttl_s, max_prompts)
         # not a dict: to find its first entry, that one passes by all that have left before
-        self._entries: OrderedDict[bytes, tuple[tuple[str, ...], float]] = OrderedDict()
+        self._entries: OrderedDict[bytes, Entry] = OrderedDict()
         self._news: list[News] = []
 
     def __len__(self) -> int:
@@ -108,10 +116,10 @@ class Chains:
 
     def put(self, history: History, replica_id: str, now: float) -> None:
         """`replica_id` is about to serve this prompt."""
-        self._serve(history.prompt, replica_id, now)
+        alone = Entry((replica_id,), now)
+        self._serve(history.prompt, alone)
         for news in self._news:
             news.note(history.prompt, replica_id)
-        alone = ((replica_id,), now)
         self._put(history.unsaid, alone)
         if history.tail is not None:
             self._put(history.tail, alone)
@@ -134,25 +142,27 @@ class Chains:
     def absorb(self, served: Iterable[Served], now: float) -> None:
         """What another picker says. It is not told on: who says it says it to all."""
         for each in served:
-            self._serve(each.prompt, each.replica, now)
+            self._serve(each.prompt, Entry((each.replica,), now))
             self._shrink(2, now)
 
-    def _serve(self, prompt: bytes, replica_id: str, now: float) -> None:
-        before = self._get(prompt, now)
-        if before and (before[0] != replica_id or len(before) > 1):
-            replicas = (replica_id, *(r for r in before if r != replica_id))[:MAX_REPLICAS]
+    def _serve(self, prompt: bytes, alone: Entry) -> None:
+        """`alone`: who serves it now, as if nobody had before."""
+        before = self._get(prompt, alone.used_s)
+        if before and before != alone.replicas:
+            last = alone.replicas[0]
+            replicas = (last, *(r for r in before if r != last))[:MAX_REPLICAS]
+            self._put(prompt, Entry(replicas, alone.used_s))
         else:
-            replicas = (replica_id,)
-        self._put(prompt, (replicas, now))
+            self._put(prompt, alone)
 
     def _get(self, digest: bytes, now: float) -> tuple[str, ...]:
         entry = self._entries.get(digest)
-        return entry[0] if entry is not None and now - entry[1] < self._ttl_s else ()
+        return entry.replicas if entry is not None and now - entry.used_s < self._ttl_s else ()
 
     def _any(self, digests: Iterable[bytes], now: float) -> bool:
         return any(self._get(digest, now) for digest in digests)
 
-    def _put(self, digest: bytes, entry: tuple[tuple[str, ...], float]) -> None:
+    def _put(self, digest: bytes, entry: Entry) -> None:
         self._entries[digest] = entry
         self._entries.move_to_end(digest)
 
@@ -161,6 +171,6 @@ class Chains:
         entries = self._entries
         for _ in range(min(at_most, len(entries))):
             first = next(iter(entries))
-            if len(entries) <= self._max and now - entries[first][1] < self._ttl_s:
+            if len(entries) <= self._max and now - entries[first].used_s < self._ttl_s:
                 return
             del entries[first]

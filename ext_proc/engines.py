@@ -38,20 +38,17 @@ class HttpAsk:
     def __init__(self, trust: EngineTrust | None = None) -> None:
         """`trust`: None where all engines speak plain HTTP."""
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
-        # trust_env: a proxy of the environment is for the way out, not for replicas
-        self._client = httpx.AsyncClient(
-            transport=EngineTransport(trust or plain(), limits), timeout=None, trust_env=False, follow_redirects=False
-        )
+        self._transport = EngineTransport(trust or plain(), limits)
 
     async def __aenter__(self) -> HttpAsk:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self._client.aclose()
+        await self._transport.aclose()
 
     async def __call__(self, address: str) -> bytes:
         try:
-            async with asyncio.timeout(TIMEOUT_S), self._client.stream("GET", f"http://{address}/metrics") as answer:
+            async with asyncio.timeout(TIMEOUT_S), self._transport.get(f"http://{address}/metrics") as answer:
                 text = bytearray()
                 async for chunk in answer.aiter_bytes():
                     text += chunk

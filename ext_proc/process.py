@@ -183,9 +183,10 @@ async def run(config: Config, options: Options) -> None:
         server = HttpServer(serving, protocol, None if options.http.startswith("unix:") else tls.server("picker_http"))
         with listening(options.http) as listener:
             await transport.start()
-            # what is here stays, and requests leave no cycles; to look at every session for some is a pause of 100 ms
+            # What is here stays, and requests leave no cycles: to look at every session for some is a pause of 100 ms.
+            # What came lately is looked at in small pieces: 100,000 objects at once were a pause of 16 to 57 ms.
             gc.freeze()
-            gc.set_threshold(100_000, 50, 100)
+            gc.set_threshold(700, 1_000, 100)
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(server.serve([listener]))
                 await sharing.catch_up()

@@ -6,6 +6,8 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import msgspec
+
 from homing.core.prefix.holders import Holders, Slots, lengths
 from homing.core.prefix.prompt import Prompt
 
@@ -16,15 +18,22 @@ MAX_MARKS = 65_536
 """Marks kept for one replica, however short the prompts are: about 15 MB."""
 
 
+class _Sent(msgspec.Struct, frozen=True, gc=False):
+    """Of one mark: the tokens that it adds, and when it was sent."""
+
+    adds: int
+    at: float
+
+
 @dataclass(slots=True)
 class _Cache:
-    """One replica. `marks` in the order of use, with the tokens that each adds and when it was sent; a prompt's last
-    mark is older than its first, so that chains leave from their ends."""
+    """One replica. `marks` in the order of use; a prompt's last mark is older than its first, so that chains leave from
+    their ends."""
 
     bit: int
     capacity: int = CAPACITY_TOKENS
     tokens: int = 0
-    marks: OrderedDict[int, tuple[int, float]] = field(default_factory=OrderedDict)
+    marks: OrderedDict[int, _Sent] = field(default_factory=OrderedDict)
 
 
 class PlacedPrompts:
@@ -52,7 +61,7 @@ class PlacedPrompts:
                 before = i
                 self._holders.add(mark, cache.bit)
                 cache.tokens += adds
-            cache.marks[mark] = (known[0] if known else adds, now)
+            cache.marks[mark] = _Sent(known.adds if known else adds, now)
         self._bound(cache)
         return before
 
@@ -61,7 +70,7 @@ class PlacedPrompts:
         found = {}
         for bits, count in lengths(self._holders, prompt.marks, len(prompt.marks)):
             for replica_id in self._slots.ids(bits):
-                found[replica_id] = (count, self._caches[replica_id].marks[prompt.marks[count - 1]][1])
+                found[replica_id] = (count, self._caches[replica_id].marks[prompt.marks[count - 1]].at)
         return found
 
     def resize(self, replica_id: str, capacity_tokens: int) -> None:
@@ -88,5 +97,5 @@ class PlacedPrompts:
         marks = cache.marks
         while marks and (cache.tokens > cache.capacity or len(marks) > MAX_MARKS):
             mark = next(iter(marks))
-            cache.tokens -= marks.pop(mark)[0]
+            cache.tokens -= marks.pop(mark).adds
             self._holders.remove(mark, cache.bit)

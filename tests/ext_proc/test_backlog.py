@@ -18,6 +18,10 @@ async def test_a_large_batch_lets_others_have_their_turn_and_is_heard_in_order()
     heard: list[int] = []
     backlog = Backlog(lambda outcome: heard.append(outcome.status))
     backlog.take(batch(*lines(100)))
+    assert heard == []
+    await asyncio.sleep(0)
+    assert heard == [], "to read a batch has a turn of its own"
+    await asyncio.sleep(0)
     assert heard == list(range(AT_ONCE)), "others wait for no more than that"
     backlog.take(batch(*lines(3, first=100)))
     turns = 0
@@ -31,6 +35,8 @@ async def test_a_large_batch_lets_others_have_their_turn_and_is_heard_in_order()
 async def test_the_more_wait_the_more_are_heard_at_once():
     heard: list[Outcome] = []
     Backlog(heard.append).take(batch(*lines(6_400)))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
     assert len(heard) == 200
 
 
@@ -46,5 +52,7 @@ async def test_at_the_end_all_are_heard():
 async def test_a_line_that_cannot_be_read_costs_no_other():
     heard: list[int] = []
     first, second = lines(2)
-    Backlog(lambda outcome: heard.append(outcome.status)).take(batch(first, "nonsense", second))
+    backlog = Backlog(lambda outcome: heard.append(outcome.status))
+    backlog.take(batch(first, "nonsense", second))
+    backlog.tell_all()
     assert heard == [0, 1]
