@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 import tempfile
 import time
@@ -38,7 +39,7 @@ def main() -> None:
 @click.option("--contender", "only", multiple=True, help="By name; default: all.")
 @click.option("--trace", type=_FILE, help="Mooncake's conversation trace; without it `trace` is left out.")
 @click.option("--until-s", default=240.0, help="Simulated seconds in which requests come.")
-@click.option("--seed", default=0)
+@click.option("--seed", "seeds", type=int, multiple=True, default=(0,), help="Another one is another draw.")
 @click.option("--speed", default=Conditions().speed, help="Of the replicas, against an A100.")
 @click.option("--time-scale", default=Conditions().time_scale, help="Simulated seconds in a real one.")
 @click.option("--grace", default=Conditions().grace, help="A run ends so many times the span of its arrivals later.")
@@ -51,7 +52,7 @@ def run_command(
     only: Sequence[str],
     trace: Path | None,
     until_s: float,
-    seed: int,
+    seeds: Sequence[int],
     speed: float,
     time_scale: float,
     grace: float,
@@ -69,24 +70,23 @@ def run_command(
     conditions = Conditions(speed=speed, time_scale=time_scale, grace=grace, settle_s=settle_s)
     speaker, failed = Speaker(), False
     out.mkdir(parents=True, exist_ok=True)
-    for name in workloads or [name for name in WORKLOADS if name != "trace" or trace]:
-        for load in loads:
+    names = workloads or [name for name in WORKLOADS if name != "trace" or trace]
+    for name, load, seed in itertools.product(names, loads, seeds):
+        try:
+            work = WORKLOADS[name](Shape(load, until_s, seed, trace), speaker)
+        except NoTraceError as error:
+            raise click.UsageError(str(error)) from None
+        report = _known(out, work, load, seed, conditions)
+        for contender in (found[each] for each in only or found):
             try:
-                work = WORKLOADS[name](Shape(load, until_s, seed, trace), speaker)
-            except NoTraceError as error:
-                raise click.UsageError(str(error)) from None
-            file = out / f"{name}-{load:g}.json"
-            report = _known(file, work, load, seed, conditions)
-            for contender in (found[each] for each in only or found):
-                try:
-                    report = _measured(contender, work, conditions, report)
-                except StartError as error:
-                    click.echo(f"{contender.name}: {error}", err=True)
-                    failed = True
-                    continue
-                file.write_bytes(msgspec.json.format(msgspec.json.encode(report)))
-                failed |= bool(report.figures[-1].lost)
-            click.echo(table(report))
+                report = _measured(contender, work, conditions, report)
+            except StartError as error:
+                click.echo(f"{contender.name}: {error}", err=True)
+                failed = True
+                continue
+            (out / f"{report.stem}.json").write_bytes(msgspec.json.format(msgspec.json.encode(report)))
+            failed |= bool(report.figures[-1].lost)
+        click.echo(table(report))
     if failed:
         raise click.ClickException("not all is as it should be")
 
@@ -108,14 +108,16 @@ def report_command(directory: Path, png: bool) -> None:
     click.echo("\n\n".join([overview(reports), *map(table, reports)]))
 
 
-def _known(file: Path, work: Work, load: float, seed: int, conditions: Conditions) -> Report:
+def _known(out: Path, work: Work, load: float, seed: int, conditions: Conditions) -> Report:
     """What was measured of the same work under the same conditions, if anything."""
-    sessions, digest = work.sessions, work.digest()
+    turns, sessions, digest = len(work.turns), work.sessions, work.digest()
+    new = Report(work.name, load, seed, turns, sessions, digest, conditions, machine(), versions(), [])
+    file = out / f"{new.stem}.json"
     if file.exists():
         known = msgspec.json.decode(file.read_bytes(), type=Report)
         if (known.digest, known.conditions) == (digest, conditions):
             return known
-    return Report(work.name, load, seed, len(work.turns), sessions, digest, conditions, machine(), versions(), [])
+    return new
 
 
 def _measured(contender: Contender, work: Work, conditions: Conditions, report: Report) -> Report:

@@ -25,7 +25,7 @@ def html(reports: Sequence[Report], charts: Sequence[Path]) -> str:
         title, _, rows = table(report).partition("\n\n")
         parts += [f"<h2>{escape(title.replace('**', ''))}</h2>", _rows(rows)]
         for chart in charts:
-            if chart.stem.startswith(f"{report.workload}-{report.load:g}-"):
+            if chart.stem.startswith(f"{report.stem}-"):
                 data = base64.b64encode(chart.read_bytes()).decode()
                 parts.append(f'<img alt="{escape(chart.stem)}" src="data:image/png;base64,{data}">')
     body = "\n".join(parts)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from statistics import median
 
 import msgspec
 
@@ -65,6 +66,12 @@ class Report(msgspec.Struct, frozen=True):
     machine: str
     versions: list[str]
     figures: list[Figures]
+
+    @property
+    def stem(self) -> str:
+        """Of its file's name."""
+        seed = f".seed{self.seed}" if self.seed else ""
+        return f"{self.workload}-{self.load:g}{seed}"
 
     def with_(self, figures: Figures) -> Report:
         """Instead of what is there of the same contender."""
@@ -154,8 +161,9 @@ def read(directory: Path) -> list[Report]:
 def table(report: Report) -> str:
     """One workload. Bold: the best, or within 5% of it (hit rate: within two points)."""
     told = [f for f in report.figures if not f.late]
+    seed = f", seed {report.seed}" if report.seed else ""
     lines = [
-        f"**{report.workload}, load {report.load:g}**: {report.turns:,} requests of {report.sessions:,} sessions",
+        f"**{report.workload}, load {report.load:g}{seed}**: {report.turns:,} requests of {report.sessions:,} sessions",
         "",
         "| contender | TTFT p50 | p90 | p99 | makespan | hit rate | imbalance | moved | retried | not ended | lost |",
         "|---|---|---|---|---|---|---|---|---|---|---|",
@@ -185,22 +193,40 @@ _TIMES: tuple[Callable[[Figures], float], ...] = (
 
 def _bold(get: Callable[[Figures], float], figures: Figures, among: Sequence[Figures]) -> str:
     value = get(figures)
-    text = f"{value:.2f}" if value < 10 else f"{value:.0f}"
-    return f"**{text}**" if value <= 1.05 * min(map(get, among)) else text
+    return f"**{_short(value)}**" if value <= 1.05 * min(map(get, among)) else _short(value)
+
+
+def _short(value: float) -> str:
+    return f"{value:.2f}" if value < 10 else f"{value:.0f}"
+
+
+Draws = Mapping[str, Sequence[Figures]]
+"""Of one workload at one load: by contender, what came of each seed."""
 
 
 def overview(reports: Sequence[Report]) -> str:
-    """TTFT p90 / p99 of every contender on every workload."""
-    names = list(dict.fromkeys(f.contender for report in reports for f in report.figures))
-    titles = [f"{report.workload} {report.load:g}" for report in reports]
-    lines = ["| contender | " + " | ".join(titles) + " |", "|---" * (len(titles) + 1) + "|"]
+    """TTFT p90 / p99 of every contender on every workload: of several seeds the median, and the least and the most."""
+    works: dict[str, dict[str, list[Figures]]] = {}
+    for report in reports:
+        draws = works.setdefault(f"{report.workload} {report.load:g}", {})
+        for f in report.figures:
+            draws.setdefault(f.contender, []).extend([] if f.late else [f])
+    names = list(dict.fromkeys(name for draws in works.values() for name in draws))
+    lines = ["| contender | " + " | ".join(works) + " |", "|---" * (len(works) + 1) + "|"]
     for name in names:
-        lines.append(f"| {name} | " + " | ".join(_pair(report, name) for report in reports) + " |")
+        lines.append(f"| {name} | " + " | ".join(_drawn(draws, name) for draws in works.values()) + " |")
     return "\n".join(lines)
 
 
-def _pair(report: Report, name: str) -> str:
-    told: Mapping[str, Figures] = {f.contender: f for f in report.figures if not f.late}
-    if name not in told:
+def _drawn(draws: Draws, name: str) -> str:
+    """Bold: the best median, or within 5% of it."""
+    own = draws.get(name)
+    if not own:
         return ""
-    return " / ".join(_bold(get, told[name], list(told.values())) for get in _TIMES[1:3])
+    cells = []
+    for get in _TIMES[1:3]:
+        values = sorted(map(get, own))
+        middle, best = median(values), min(median(map(get, f)) for f in draws.values() if f)
+        text = f"**{_short(middle)}**" if middle <= 1.05 * best else _short(middle)
+        cells.append(text if len(values) == 1 else f"{text} ({_short(values[0])}-{_short(values[-1])})")
+    return " / ".join(cells)

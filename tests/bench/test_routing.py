@@ -155,6 +155,17 @@ def test_a_run_on_a_busy_machine_is_not_told():
     assert drawing.LATE_S == LATE_S
 
 
+def test_of_several_draws_the_middle_and_both_ends_are_told():
+    good = figures(run_of(ended(0, 2.0)), Work("chat", (), 1, 1), Conditions())
+    reports = [
+        Report("chat", 0.7, seed, 1, 1, "d", Conditions(), "m", [], [msgspec.structs.replace(good, p90_s=p90)])
+        for seed, p90 in enumerate((3.0, 1.0, 2.5))
+    ]
+    assert [report.stem for report in reports] == ["chat-0.7", "chat-0.7.seed1", "chat-0.7.seed2"]
+    assert overview(reports).splitlines()[2] == "| ours | **2.50** (1.00-3.00) / **2.00** (2.00-2.00) |"
+    assert "**chat, load 0.7, seed 2**" in table(reports[2])
+
+
 def test_what_is_measured_again_replaces_what_was():
     good = figures(run_of(ended(0, 2.0)), Work("chat", (), 1, 1), Conditions())
     report = Report("chat", 0.7, 0, 1, 1, "d", Conditions(), "m", [], [])
