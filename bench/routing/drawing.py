@@ -45,7 +45,7 @@ def _ttft(report: Report, file: Path) -> None:
     import matplotlib
 
     matplotlib.use("Agg")
-    from matplotlib import pyplot
+    from matplotlib import pyplot, ticker
 
     figure, (left, right) = pyplot.subplots(1, 2, figsize=(13, 5))
     for one in report["figures"]:
@@ -54,7 +54,10 @@ def _ttft(report: Report, file: Path) -> None:
         turns = one["ttft_by_turn_s"]
         left.plot(range(1, len(turns) + 1), turns, label=one["contender"], linewidth=width, linestyle=line)
         right.plot(one["times_s"], one["hits"], label=one["contender"], linewidth=width, linestyle=line)
-    left.set(title="TTFT by turn, p90", xlabel="turn", ylabel="seconds", yscale="log")
+    left.set(title="TTFT by turn, p90", xlabel="turn", ylabel="simulated seconds", yscale="log")
+    for ticks in (left.yaxis.set_major_formatter, left.yaxis.set_minor_formatter):
+        ticks(ticker.StrMethodFormatter("{x:g}"))
+    left.xaxis.set_major_locator(ticker.MaxNLocator(integer=True))
     right.set(title="hit rate so far", xlabel="simulated seconds", ylim=(0, 1))
     right.legend(fontsize=7)
     figure.suptitle(f"{report['workload']}, load {report['load']:g}")
@@ -68,13 +71,18 @@ def _loads(report: Report, file: Path) -> None:
     from matplotlib import pyplot
 
     shown = report["figures"]
-    columns = 4
+    columns = min(4, len(shown))
     rows = -(-len(shown) // columns)
-    figure, axes = pyplot.subplots(rows, columns, figsize=(14, 2.4 * rows), sharex=True, sharey=True, squeeze=False)
+    size = (3.5 * columns, 2.4 * rows + 0.6)
+    figure, axes = pyplot.subplots(rows, columns, figsize=size, sharex=True, sharey=True, squeeze=False)
+    for axis in axes.flat[len(shown) :]:
+        axis.set_axis_off()
     for axis, one in zip(axes.flat, shown, strict=False):
-        for counts in one["in_flight"].values():
-            axis.plot(one["times_s"], counts, linewidth=1)
+        for name, counts in one["in_flight"].items():
+            axis.plot(one["times_s"], counts, linewidth=1, label=name)
         axis.set_title(one["contender"], fontsize=8)
+    axes.flat[0].legend(fontsize=6)
+    figure.supxlabel("simulated seconds", fontsize=8)
     figure.suptitle(f"{report['workload']}, load {report['load']:g}: requests at each replica")
     figure.tight_layout()
     figure.savefig(file, dpi=80)

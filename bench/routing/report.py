@@ -49,8 +49,12 @@ class Figures(msgspec.Struct, frozen=True):
     cpu_share: dict[str, float]  # of a core, by process
 
     @property
+    def late_s(self) -> float:
+        return max(self.generator_late_s, self.replicas_late_s)
+
+    @property
     def late(self) -> bool:
-        return max(self.generator_late_s, self.replicas_late_s) > LATE_S
+        return self.late_s > LATE_S
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -170,9 +174,7 @@ def table(report: Report) -> str:
     ]
     for f in report.figures:
         if f.late:
-            lines.append(
-                f"| {f.contender} | the machine was too busy: {f.generator_late_s:.2f} s late | | | | | | | | | |"
-            )
+            lines.append(f"| {f.contender} | the machine was too busy: {f.late_s:.2f} s late | | | | | | | | | |")
             continue
         times = [_bold(get, f, told) for get in _TIMES]
         hit = f"{f.hit_rate:.1%}"

@@ -36,6 +36,9 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     parser.add_argument("--html", type=Path)
     given = parser.parse_args()
+    for file in (given.json, given.html):
+        if file is not None:  # what was measured for minutes must not be lost for want of it
+            file.parent.mkdir(parents=True, exist_ok=True)
     sizes = SMOKE if given.smoke else FULL
     curves = [curve for part in given.part or PARTS for curve in PARTS[part](sizes)]
     report = Report(machine(), versions(), curves)

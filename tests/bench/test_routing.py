@@ -147,9 +147,9 @@ def test_the_busiest_replica_is_set_against_the_mean():
 def test_a_run_on_a_busy_machine_is_not_told():
     work, conditions = Work("chat", (), 1, 1), Conditions()
     good = figures(run_of(ended(0, 2.0)), work, conditions)
-    busy = msgspec.structs.replace(good, contender="late", p90_s=0.1, generator_late_s=LATE_S + 0.01)
+    busy = msgspec.structs.replace(good, contender="late", p90_s=0.1, generator_late_s=0.01, replicas_late_s=0.75)
     report = Report("chat", 0.7, 0, 1, 1, "d", conditions, "m", [], [good, busy])
-    assert "| late | the machine was too busy" in table(report)
+    assert "| late | the machine was too busy: 0.75 s late" in table(report)
     assert "| ours | **2.00** | **2.00** | **2.00** |" in table(report)
     assert "late |  |" in overview([report])
     assert drawing.LATE_S == LATE_S

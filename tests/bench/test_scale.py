@@ -28,7 +28,7 @@ def curve(*points: tuple[int, float], bound: float | None = None) -> Curve:
 
 @pytest.mark.slow
 def test_every_part_is_measured_at_every_size(tmp_path: Path):
-    written, page = tmp_path / "scale.json", tmp_path / "scale.html"
+    written, page = tmp_path / "new" / "scale.json", tmp_path / "scale.html"
     command = (sys.executable, "-m", "bench.scale", "--smoke", "--json", str(written), "--html", str(page))
     done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=True)
     curves = json.loads(written.read_text())["curves"]
