@@ -140,11 +140,13 @@ class Scraper:
 def counters(text: str) -> Counters:
     """Of all ranks at the address together. Raises ValueError for what is not Prometheus' text."""
     totals: dict[str, float] = {}
+    ranks: set[str] = set()
     cache_tokens, block_size, caching = 0.0, 0, None
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
             if (name := _TOTALS.get(sample.name)) is not None:
                 totals[name] = totals.get(name, 0.0) + sample.value
+                ranks.add(sample.labels.get("engine", ""))
             elif sample.name == "vllm:cache_config_info":
                 block_size = _number(sample.labels.get("block_size"))
                 cache_tokens += block_size * _number(sample.labels.get("num_gpu_blocks"))
@@ -157,6 +159,7 @@ def counters(text: str) -> Counters:
         cache_tokens or None,
         block_size or None,
         caching,
+        max(1, len(ranks)),
     )
 
 

@@ -67,7 +67,8 @@ class Observation:
 @dataclass(frozen=True, slots=True)
 class Counters:
     """An engine's own, since its start; None where it does not have them. `queried` and `found` in tokens; `served` in
-    requests. `cache_tokens`: what its KV cache holds. `caching`: whether prefix caching is on."""
+    requests. `cache_tokens`: what its KV cache holds. `caching`: whether prefix caching is on. `ranks`: how many
+    data-parallel engines stand behind the address; the figures are of all of them together."""
 
     queried: float | None = None
     found: float | None = None
@@ -76,6 +77,7 @@ class Counters:
     cache_tokens: float | None = None
     block_size: int | None = None
     caching: bool | None = None
+    ranks: int = 1
 
     def since(self, before: Counters) -> Counters:
         """What was counted since then; an engine that counts less has restarted."""
@@ -89,6 +91,7 @@ class Counters:
             self.cache_tokens,
             self.block_size,
             self.caching,
+            self.ranks,
         )
 
 

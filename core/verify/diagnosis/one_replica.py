@@ -10,6 +10,8 @@ def diagnose(evidence: Evidence) -> Finding | None:
     engines, replicas = evidence.engines(), evidence.replicas()
     if len(replicas) > 1 or len(engines) > 1 or not (replicas or engines):
         return None
+    if any(counters is not None and counters.ranks > 1 for counters in engines.values()):
+        return None  # one address, and behind it several caches to choose from
     (name,) = replicas or engines
     return fault(
         "one_replica",

@@ -20,7 +20,7 @@ vllm:cache_config_info{block_size="16",enable_prefix_caching="False",engine="0",
 
 
 def test_counters_are_of_all_ranks_together():
-    assert engines.counters(METRICS) == Counters(150.0, 40.0, 7.0, 2.0, 16_000.0, 16, False)
+    assert engines.counters(METRICS) == Counters(150.0, 40.0, 7.0, 2.0, 16_000.0, 16, False, ranks=2)
 
 
 def test_a_page_without_them_has_none():

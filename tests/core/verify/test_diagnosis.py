@@ -86,6 +86,14 @@ CASES = {
         ),
         [("one_replica", FAULT)],
     ),
+    "one address of several ranks": (
+        evidence(
+            observations(always_as_long),
+            {run: ({"a": engine(ranks=4)}, {"a": engine(32, 10_000, 6_000, ranks=4)}) for run in Run},
+            probes=Probes(("a",) * 8, ("a",) * 8),
+        ),
+        [],
+    ),
     "caching is off": (
         evidence(observations(always_as_long), states(0.0, 0.0, caching=False)),
         [("caching_off", FAULT)],
