@@ -120,30 +120,44 @@ class Figures:
         return low + (high - low) * (at - floor(at))
 
 
-def _over(load: str, other: str, other_load: str | None = None) -> Callable[[Figures], float]:
-    return lambda m: m.rate(load, HOMING) / m.rate(other_load or load, other)
+def _over(load: str, other: str, who: str = HOMING) -> Callable[[Figures], float]:
+    return lambda m: m.rate(load, who) / m.rate(load, other)
 
 
 _CLOSED, _INSPECTED, _NEW, _ONE, _OPEN, _LARGE = (load.name for load in LOADS)
 
 
-def _by_cpu(load: str, other: str) -> Callable[[Figures], float]:
-    return lambda m: m.gateway_us(load, other) / m.gateway_us(load, HOMING)
+def _by_cpu(load: str, other: str, who: str) -> Callable[[Figures], float]:
+    return lambda m: m.gateway_us(load, other) / m.gateway_us(load, who)
 
 
-def _closed(name: str, other: str, reach: float, aim: float) -> Ratio:
-    return Ratio(name, _over(_CLOSED, other), "", reach, aim, more=True, by_cpu=_by_cpu(_CLOSED, other))
+def _closed(name: str, other: str, reach: float, aim: float, who: str = HOMING) -> Ratio:
+    return Ratio(name, _over(_CLOSED, other, who), "", reach, aim, more=True, by_cpu=_by_cpu(_CLOSED, other, who))
+
+
+def _yardsticks(who: str, prefix: str = "") -> tuple[Ratio, ...]:
+    """What a data plane with a picker is held against, whichever it is."""
+
+    def p50(m: Figures) -> float:
+        return m.p50(_ONE, who) - m.p50(_ONE, BARE)
+
+    def p99(m: Figures) -> float:
+        return m.p99(_ONE, who) - m.p99(_ONE, BARE)
+
+    return (
+        _closed(f"{prefix}header-first over bare Envoy", BARE, 0.50, 0.65, who),
+        _closed(f"{prefix}header-first over sglang-router", SGLANG, 0.75, 1.0, who),
+        _closed(f"{prefix}header-first over vllm-router", VLLM, 0.45, 0.70, who),
+        Ratio(f"{prefix}body inspected over bare Envoy", _over(_INSPECTED, BARE, who), "", 0.40, 0.50, more=True),
+        Ratio(f"{prefix}p50 added to bare Envoy, 1 connection", p50, "ms", 0.22, 0.15),
+        Ratio(f"{prefix}p99 added to bare Envoy, 1 connection", p99, "ms", 0.6, 0.4),
+    )
 
 
 RATIOS = (
     _closed("header-first over the same listener without ext_proc", WITHOUT, 0.60, 0.75),
-    _closed("header-first over bare Envoy", BARE, 0.50, 0.65),
-    _closed("header-first over sglang-router", SGLANG, 0.75, 1.0),
-    _closed("header-first over vllm-router", VLLM, 0.45, 0.70),
-    Ratio("body inspected over bare Envoy", _over(_INSPECTED, BARE), "", 0.40, 0.50, more=True),
-    Ratio("the same, every request a new conversation", _over(_NEW, BARE), "", 0.40, 0.50, more=True),
-    Ratio("p50 added to bare Envoy, 1 connection", lambda m: m.p50(_ONE, HOMING) - m.p50(_ONE, BARE), "ms", 0.22, 0.15),
-    Ratio("p99 added to bare Envoy, 1 connection", lambda m: m.p99(_ONE, HOMING) - m.p99(_ONE, BARE), "ms", 0.6, 0.4),
+    *_yardsticks(HOMING),
+    Ratio("body inspected, all new conversations, over bare Envoy", _over(_NEW, BARE), "", 0.40, 0.50, more=True),
     Ratio("p99 added at 1,000 a second", lambda m: m.p99(_OPEN, HOMING) - m.p99(_OPEN, BARE), "ms", 2.0, 1.0),
     Ratio("p50 added at 400 KB", lambda m: m.p50(_LARGE, HOMING) - m.p50(_LARGE, BARE), "ms", 0.35, 0.25),
     Ratio(
@@ -153,6 +167,7 @@ RATIOS = (
         1.1,
         1.0,
     ),
+    *_yardsticks(nginx.HOMING, "NGINX: "),
 )
 
 

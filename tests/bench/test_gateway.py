@@ -11,7 +11,7 @@ import pytest
 
 from bench.gateway.contenders import Processes, _without_ext_proc
 from bench.gateway.load import Plan, Result
-from bench.gateway.measures import GATEWAYS, LOADS, RATIOS, Sample, wrong
+from bench.gateway.measures import GATEWAYS, LOADS, RATIOS, Figures, Sample, wrong
 from bench.gateway.report import Report
 from bench.gateway.wire import MODEL, chat_body, conversation, request
 from homing.core.history import read
@@ -47,6 +47,27 @@ def test_wrong_answers_and_requests_without_the_picker_are_told():
         "homing, 1 connection: HTTP/1.1 503": 3,
         "homing, 1 connection: without the picker": 2,
     }
+
+
+def test_both_data_planes_are_held_against_the_same():
+    samples = [
+        Sample(load, who, 0, Result(requests, 1.0, p50, p50 * 2, {}), us, 1.0, 0)
+        for load in ("32 connections", "1 connection")
+        for who, requests, p50, us in (
+            ("bare Envoy", 1_000, 1.0, 30.0),
+            ("homing", 400, 1.5, 75.0),
+            ("NGINX with homing", 500, 1.25, 60.0),
+        )
+    ]
+    figures, ratios = Figures(samples), {ratio.name: ratio for ratio in RATIOS}
+    found = {name: ratio.value(figures) for name, ratio in ratios.items()}
+    assert (found["header-first over bare Envoy"], found["NGINX: header-first over bare Envoy"]) == (0.4, 0.5)
+    by_cpu = ratios["NGINX: header-first over bare Envoy"].by_cpu
+    assert by_cpu is not None
+    assert by_cpu(figures) == 0.5
+    assert found["p50 added to bare Envoy, 1 connection"] == 0.5
+    assert found["NGINX: p50 added to bare Envoy, 1 connection"] == 0.25
+    assert found["NGINX: p99 added to bare Envoy, 1 connection"] == 0.5
 
 
 @pytest.mark.parametrize("size", [300, 2_048, 400_000])
