@@ -30,7 +30,10 @@ def routes(picker: Picker, clock: Callable[[], float]) -> tuple[Route, ...]:
         key = SessionKey(tenant, b"", tenant + b"/").named(session)
         size_bytes = int(size) if size is not None and size.isdecimal() and size.isascii() else 0
         now = clock()
-        receipts = [explain(picker.placer, pool, key, now, size_bytes) for pool in _pools(picker, request)]
+        model = asked.get("model")
+        receipts = [
+            explain(picker.placer, pool, key, now, size_bytes, pool.adapter(model)) for pool in _pools(picker, request)
+        ]
         return Response(msgspec.json.encode(receipts), media_type="application/json")
 
     return (Route("/explain", get),)

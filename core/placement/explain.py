@@ -48,11 +48,14 @@ class Receipt(msgspec.Struct, frozen=True):
     offers: tuple[Offer, ...]
 
 
-def explain(placer: Placer, pool: CompiledPool, key: SessionKey, now: float, size_bytes: int = 0) -> Receipt:
-    """`size_bytes` of the next turn's body; without it, that is what the last one was and what turns bring."""
+def explain(
+    placer: Placer, pool: CompiledPool, key: SessionKey, now: float, size_bytes: int = 0, adapter: str | None = None
+) -> Receipt:
+    """`size_bytes` of the next turn's body; without it, that is what the last one was and what turns bring. `adapter`:
+    the LoRA adapter that it names."""
     pool_id = pool.pool.id
     digest = placer.digest(pool_id, key)
-    asked = placer.asked(pool, Arrival(key, True, size_bytes), now, digest)
+    asked = placer.asked(pool, Arrival(key, True, size_bytes, adapter), now, digest)
     weighed = sorted(placer.scales.weigh(pool, asked, now, learn=False), key=lambda w: w.cost)
     owner, home, last = pool.owner(key.text), placer.homes.get(digest, now), placer.homes.size(digest)
     owner_id = owner.id if owner is not None else None

@@ -100,6 +100,22 @@ def test_it_says_what_placement_then_does(situation: Situation, reason: Reason, 
     assert receipt.runner_up != receipt.choice
 
 
+@pytest.mark.parametrize("known", [False, True])
+def test_a_lora_adapter_is_heeded(known: bool):
+    loaded = next(r.id for r in REPLICAS if r.id != OWNER)
+    replicas = tuple(replace(r, adapters=("tuned",) if r.id == loaded else ("other",)) for r in REPLICAS)
+    pool = CompiledPool.of(replace(POOL.pool, replicas=replicas))
+    p = placer()
+    if known:
+        place(p, pool=pool)
+    receipt = explain(p, pool, KEY, 0.0, 4400, "tuned")
+    decision = p.place(pool, Arrival(KEY, True, 4400, "tuned"), 0.0)
+    assert decision is not None
+    assert (receipt.choice, decision.place[1]) == (loaded, loaded)
+    assert receipt.reason is decision.reason
+    assert [offer.replica for offer in receipt.offers] == [loaded]
+
+
 def test_every_term_of_every_replica_is_told_cheapest_first():
     p = placer()
     home_swamped(p)
