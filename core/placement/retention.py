@@ -8,7 +8,10 @@ longest unused goes first. But the engine counts the tokens that were asked for 
 from __future__ import annotations
 
 FORGETTING = 0.9
-"""With every word from the engine, once a second."""
+"""With every word from the engine, once a second, while it has counted more than WORTH_TOKENS."""
+
+WORTH_TOKENS = 200_000.0
+"""Fewer say little: of a replica with a request every few seconds, ten seconds are a handful."""
 
 PRIOR_TOKENS = 20_000.0
 """What the assumption that all is kept is worth."""
@@ -38,6 +41,8 @@ class Retention:
         if self._queried > 0 and self._sent > 0:
             expected = self._expected / self._sent * self._queried
             self.kept = min(1.0, (self._found + PRIOR_TOKENS) / (expected + PRIOR_TOKENS))
+        if self._queried <= WORTH_TOKENS:
+            return
         self._queried *= FORGETTING
         self._found *= FORGETTING
         self._sent *= FORGETTING

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from homing.core.placement.activity import STEP_S, STEPS, Activity
 from homing.core.placement.learned import TOKENS_TOLD, Learned
-from homing.core.placement.retention import Retention
+from homing.core.placement.retention import PRIOR_TOKENS, Retention
 from homing.core.placement.settings import Settings
 from homing.core.placement.speed import MOST_FASTER, TOKENS_WORTH, Speed
 
@@ -58,6 +58,16 @@ def test_retention_is_what_is_found_of_what_is_expected(found: float, kept: floa
         retention.sent(10_000, 8000)
         retention.told(3 * 10_000, 3 * found)  # three pickers like this one
     assert retention.kept == pytest.approx(kept, abs=0.1)
+
+
+def test_what_few_requests_tell_of_retention_is_not_forgotten_while_nobody_asks():
+    retention = Retention()
+    for _ in range(10):
+        retention.sent(10_000, 8000)
+        retention.told(10_000, 4000)
+        for _ in range(9):
+            retention.told(0, 0)  # ten seconds for each request
+    assert retention.kept == (40_000 + PRIOR_TOKENS) / (80_000 + PRIOR_TOKENS)
 
 
 def test_an_engine_that_says_nothing_leaves_the_assumption():
