@@ -12,6 +12,9 @@ from homing.core.placement.pools import CompiledPool
 from homing.core.placement.weighing import Weighed
 from homing.core.session import SessionKey
 
+FALLBACK = "fallback"
+"""The reason that Envoy gives itself (docs/headers.md), where no replica is fit."""
+
 
 class Offer(msgspec.Struct, frozen=True):
     """What one replica would cost, in tokens of prefill, and what is known of it. `speed`: against the pool's mean."""
@@ -31,7 +34,8 @@ class Receipt(msgspec.Struct, frozen=True):
     """`session` is the keyed hash under which it is known; `hash_owner` where Envoy alone would send it; `home` where
     it lives, None if it is not known here, and `pinned`: that is not where its hash says. `prompt_tokens` are expected
     of its next turn. `offers` are in the order of their cost. `weighed`: the choice was made by cost; not where a home
-    is content, or lost. `choice` is None when nobody can serve it."""
+    is content, or lost. `choice` is None when nobody can serve it: then Envoy decides alone. `reason`: what
+    x-homing-decision would say."""
 
     pool: str
     session: str
@@ -41,7 +45,7 @@ class Receipt(msgspec.Struct, frozen=True):
     idle_s: float | None
     prompt_tokens: float
     further_turns: float
-    reason: Reason
+    reason: str
     choice: str | None
     runner_up: str | None
     weighed: bool
@@ -59,7 +63,8 @@ def explain(
     weighed = sorted(placer.scales.weigh(pool, asked, now, learn=False), key=lambda w: w.cost)
     owner, home, last = pool.owner(key.text), placer.homes.get(digest, now), placer.homes.size(digest)
     owner_id = owner.id if owner is not None else None
-    reason, choice, by_cost = Reason.HASH, weighed[0].there.replica.id if weighed else None, True
+    reason: str = Reason.HASH
+    choice, by_cost = weighed[0].there.replica.id if weighed else None, True
     if asked.home is not None:
         resident = pool.member(asked.home)
         known = Reason.HOME if home is not None else Reason.HASH
@@ -71,6 +76,8 @@ def explain(
         reason, choice, by_cost = Reason.MOVED, there.replica.id if there is not None else None, False
     elif choice != owner_id:
         reason = Reason.PLACED
+    if choice is None:
+        reason, by_cost = FALLBACK, False
     return Receipt(
         pool_id,
         digest.hex(),

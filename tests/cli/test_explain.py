@@ -31,7 +31,8 @@ RECEIPT = {
     "offers": [HERE, ELSEWHERE],
 }
 UNKNOWN = RECEIPT | {"home": None, "pinned": False, "idle_s": None, "reason": "hash", "weighed": True}
-NOBODY = UNKNOWN | {"hash_owner": None, "choice": None, "runner_up": None, "offers": []}
+ALONE = {"reason": "fallback", "weighed": False, "hash_owner": None, "choice": None, "runner_up": None, "offers": []}
+NOBODY = UNKNOWN | ALONE
 
 
 class Control(HTTPServer):
@@ -95,7 +96,7 @@ def test_a_receipt_in_words(control: Control) -> None:
         (UNKNOWN, "home          not known"),
         (UNKNOWN, "next turn     a (hash, by cost)"),
         (NOBODY, "hash's owner  nobody"),
-        (NOBODY, "nobody can serve it"),
+        (NOBODY, "nobody can serve it (fallback)"),
     ],
 )
 def test_what_is_not_known_and_what_nobody_serves_is_said(control: Control, receipt: object, words: str) -> None:

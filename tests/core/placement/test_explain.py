@@ -112,7 +112,7 @@ def test_a_lora_adapter_is_heeded(known: bool):
     decision = p.place(pool, Arrival(KEY, True, 4400, "tuned"), 0.0)
     assert decision is not None
     assert (receipt.choice, decision.place[1]) == (loaded, loaded)
-    assert receipt.reason is decision.reason
+    assert receipt.reason == decision.reason
     assert [offer.replica for offer in receipt.offers] == [loaded]
 
 
@@ -143,6 +143,7 @@ def test_it_names_the_key_by_its_hash_the_owner_and_the_pin():
 def test_without_members_nobody_can_serve_it():
     receipt = explain(placer(), CompiledPool.of(Pool("p", "model")), KEY, 0.0)
     assert (receipt.choice, receipt.hash_owner, receipt.offers) == (None, None, ())
+    assert (receipt.reason, receipt.weighed) == ("fallback", False)
 
 
 @pytest.mark.parametrize("situation", [unknown, owner_busy, at_home, home_swamped, home_gone])
