@@ -79,9 +79,13 @@ class Counters:
     caching: bool | None = None
     ranks: int = 1
 
+    def restarted(self, before: Counters) -> bool:
+        """An engine that counts less has."""
+        return self.served < before.served or (self.queried or 0) < (before.queried or 0)
+
     def since(self, before: Counters) -> Counters:
-        """What was counted since then; an engine that counts less has restarted."""
-        if self.served < before.served or (self.queried or 0) < (before.queried or 0):
+        """What was counted since then, or since it restarted."""
+        if self.restarted(before):
             return self
         return Counters(
             _less(self.queried, before.queried),

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from homing.core.verify.diagnosis import caching_off, id_lost, other_load, short_prompts, small_caches, wrong_key
+from homing.core.verify.diagnosis import (
+    caching_off,
+    id_lost,
+    other_load,
+    restarted,
+    short_prompts,
+    small_caches,
+    wrong_key,
+)
 from homing.core.verify.diagnosis.finding import Finding, fault
 from homing.core.verify.evidence import MISSED, Evidence
 
-EXPLAINED = (id_lost, wrong_key, caching_off, short_prompts, small_caches, other_load)
+EXPLAINED = (id_lost, wrong_key, caching_off, short_prompts, small_caches, other_load, restarted)
 """Any of these is reason enough."""
 
 

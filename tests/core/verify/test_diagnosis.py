@@ -122,6 +122,15 @@ CASES = {
         [("changed_behind", FAULT)],
     ),
     "others use the engines": (evidence(counted=states(0.3, 0.6, requests=100)), [("other_load", DOUBT)]),
+    "an engine was started anew": (
+        evidence(
+            counted={
+                Run.SCATTERED: ({"a": engine(), "b": engine()}, {"a": engine(16, 5e3, 1e3), "b": engine(16, 5e3, 1e3)}),
+                Run.AFFINITY: ({"a": engine(), "b": engine(16)}, {"a": engine(16, 5e3, 3e3), "b": engine(9, 2e3, 1e3)}),
+            }
+        ),
+        [("restarted", DOUBT)],
+    ),
     "no engines": (evidence(counted={}, probes=Probes(("a",) * 8, ("a", "b") * 4)), [("no_counters", DOUBT)]),
     "an engine without counters": (evidence(counted=silent()), [("no_counters", DOUBT)]),
     "answers all at once": (
