@@ -24,6 +24,7 @@ from bench.routing.work import Speaker, Work
 from bench.routing.workloads import WORKLOADS, NoTraceError, Shape
 
 BUILD = Path("build")
+_POSITIVE = click.FloatRange(0.01, 10_000)
 _DIRECTORY = click.Path(file_okay=False, path_type=Path)
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
@@ -35,15 +36,25 @@ def main() -> None:
 
 @main.command("run", context_settings={"show_default": True})
 @click.option("--workload", "workloads", type=click.Choice(list(WORKLOADS)), multiple=True, help="Default: all.")
-@click.option("--load", "loads", type=float, multiple=True, default=(0.7, 0.95), help="1 is near saturation.")
+@click.option("--load", "loads", type=_POSITIVE, multiple=True, default=(0.7, 0.95), help="1 is near saturation.")
 @click.option("--contender", "only", multiple=True, help="By name; default: all.")
 @click.option("--trace", type=_FILE, help="Mooncake's conversation trace; without it `trace` is left out.")
-@click.option("--until-s", default=240.0, help="Simulated seconds in which requests come.")
+@click.option("--until-s", type=_POSITIVE, default=240.0, help="Simulated seconds in which requests come.")
 @click.option("--seed", "seeds", type=int, multiple=True, default=(0,), help="Another one is another draw.")
-@click.option("--speed", default=Conditions().speed, help="Of the replicas, against an A100.")
-@click.option("--time-scale", default=Conditions().time_scale, help="Simulated seconds in a real one.")
-@click.option("--grace", default=Conditions().grace, help="A run ends so many times the span of its arrivals later.")
-@click.option("--settle-s", default=Conditions().settle_s, help="Real seconds from the start to the first request.")
+@click.option("--speed", type=_POSITIVE, default=Conditions().speed, help="Of the replicas, against an A100.")
+@click.option("--time-scale", type=_POSITIVE, default=Conditions().time_scale, help="Simulated seconds in a real one.")
+@click.option(
+    "--grace",
+    type=click.FloatRange(1, 100),
+    default=Conditions().grace,
+    help="A run ends so many times the span of its arrivals later.",
+)
+@click.option(
+    "--settle-s",
+    type=click.FloatRange(0, 3600),
+    default=Conditions().settle_s,
+    help="Real seconds from the start to the first request.",
+)
 @click.option("--peers/--no-peers", "with_peers", default=True, help="The routers from PyPI.")
 @click.option("--out", type=_DIRECTORY, default=BUILD / "routing", help="A JSON file for each workload and load.")
 def run_command(

@@ -9,9 +9,11 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from click.testing import CliRunner
 
 from bench.placement.workloads import TRACE_PACE
 from bench.routing import drawing
+from bench.routing.__main__ import main
 from bench.routing.client import Answer, AskedError
 from bench.routing.contenders import contenders
 from bench.routing.load import UNFINISHED, Outcome
@@ -153,6 +155,14 @@ def test_a_run_on_a_busy_machine_is_not_told():
     assert "| ours | **2.00** | **2.00** | **2.00** |" in table(report)
     assert "late |  |" in overview([report])
     assert drawing.LATE_S == LATE_S
+
+
+@pytest.mark.parametrize("option", ["--load", "--until-s", "--speed", "--time-scale"])
+@pytest.mark.parametrize("value", ["0", "-1"])
+def test_a_run_that_would_not_end_is_not_begun(option: str, value: str):
+    outcome = CliRunner().invoke(main, ["run", option, value])
+    assert outcome.exit_code == 2
+    assert "is not in the range" in outcome.output
 
 
 def test_of_several_draws_the_middle_and_both_ends_are_told():
