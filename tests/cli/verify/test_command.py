@@ -348,6 +348,15 @@ def test_https_where_no_tls_is_spoken_is_said(gateway: FakeGateway) -> None:
     assert "the URL begins with http:" in result.stdout
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """What a shell starts in the background ignores Ctrl-C, and so do its children: a suite may be one of them."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_what_was_spent_is_said_when_it_is_stopped(gateway: FakeGateway) -> None:
     gateway.stop_at = 20
     result = verify(gateway, "--concurrency", "1")
