@@ -16,7 +16,7 @@ class Settings:
     crowd_factor: float = 2.0  # how much more of that for each request that waits, on the mean
     delay_factor: float = 0.3  # what a token of prefill costs those who wait behind it, for each of them
     eviction_factor: float = 0.7  # what will not fit, for each further turn
-    spread_factor: float = 0.125  # what a new session pays for sessions that are there already
+    spread_factor: float = 0.25  # what a new session pays for sessions that are there already
     in_flight_tokens: float = 20.0  # what a request in flight costs those beside it, in decoding
     context_factor: float = 0.02  # what each token of its context costs them beside that
     max_in_flight: int = 0  # requests in flight at a replica beyond which it takes no new session; 0: any number
