@@ -2,7 +2,6 @@
 
 import json
 import re
-import threading
 import time
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from urllib.parse import parse_qs, urlsplit
@@ -12,6 +11,7 @@ from click.testing import CliRunner
 
 from homing.cli.duration import duration, in_words
 from homing.cli.main import main
+from tests.http_serving import answering
 
 DRAIN = {
     "pool": "p",
@@ -96,14 +96,9 @@ def control():
         def log_message(self, *_):
             pass
 
-    server = HTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    fake.url = f"http://127.0.0.1:{server.server_port}"
-    yield fake
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with answering(HTTPServer(("127.0.0.1", 0), Handler)) as address:
+        fake.url = f"http://{address}"
+        yield fake
 
 
 @pytest.fixture

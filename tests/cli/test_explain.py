@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from urllib.parse import parse_qsl, urlsplit
@@ -12,6 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from homing.cli.main import main
+from tests.http_serving import answering
 
 HERE = {"replica": "a", "cost": 173.4, "terms": {"waiting": 0.0, "prefill": 173.4, "leaving": 0.0}}
 ELSEWHERE = {"replica": "b", "cost": 4201.0, "terms": {"waiting": 0.0, "prefill": 192.0, "leaving": 4009.0}}
@@ -60,12 +60,8 @@ class Handler(BaseHTTPRequestHandler):
 @pytest.fixture
 def control() -> Iterator[Control]:
     server = Control()
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    yield server
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with answering(server):
+        yield server
 
 
 def explain(control: Control, *arguments: str) -> Result:

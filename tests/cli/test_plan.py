@@ -1,13 +1,13 @@
 """`homing plan`, by the file alone and by an API of a few lines."""
 
 import json
-import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 from click.testing import CliRunner
 
 from homing.cli.main import main
+from tests.http_serving import answering
 
 ONE_POOL = "pools: {p: {replicas: [{id: a, address: '10.0.0.1:80'}, {id: b, address: '10.0.0.2:80'}]}}\n"
 TWO_POOLS = ONE_POOL[:-2] + ", q: {replicas: [{id: a, address: '10.0.0.1:80'}]}}\n"
@@ -52,13 +52,9 @@ def control():
         def log_message(self, *_):
             pass
 
-    with HTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        fake.url = f"http://127.0.0.1:{server.server_port}"
+    with answering(HTTPServer(("127.0.0.1", 0), Handler)) as address:
+        fake.url = f"http://{address}"
         yield fake
-        server.shutdown()
-        thread.join()
 
 
 def test_a_plan_in_words(control, homing):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import subprocess
-import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 from compose.engine import FILES
 from e2e.stack import free_ports
+
+from tests.http_serving import answering
 
 ASKED, UPTIME = "cluster.homing-pickers.membership_healthy", "server.uptime"
 
@@ -29,13 +30,8 @@ class Served(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def place() -> Iterator[str]:
-    server = HTTPServer(("127.0.0.1", 0), Served)
-    serving = threading.Thread(target=server.serve_forever)
-    serving.start()
-    yield f"127.0.0.1:{server.server_port}"
-    server.shutdown()
-    serving.join()
-    server.server_close()
+    with answering(HTTPServer(("127.0.0.1", 0), Served)) as address:
+        yield address
 
 
 def said(*arguments: str) -> tuple[int, str]:

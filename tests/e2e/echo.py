@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from tests.http_serving import answering
 
 
 class Echo(ThreadingHTTPServer):
@@ -45,11 +46,5 @@ class _Handler(BaseHTTPRequestHandler):
 @contextlib.contextmanager
 def echo() -> Iterator[Echo]:
     server = Echo()
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-    thread.start()
-    try:
+    with answering(server):
         yield server
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()

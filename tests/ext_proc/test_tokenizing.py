@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from homing.core.prefix.events import Stored
 from homing.core.prefix.index import Index
 from homing.core.prefix.prompt import Prompt
 from homing.ext_proc.tokenizing import MAX_BODY_BYTES, MAX_QUEUE, MIN_TOKENS, Learner, Learning, Sent
+from tests.http_serving import answering
 
 IDS = list(range(1000))
 PROMPT = Prompt((1, 2), (900, 1000))
@@ -48,13 +48,8 @@ def engine() -> Iterator[Engine]:
         def log_message(self, *_: object) -> None:
             pass
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        made.address = f"127.0.0.1:{server.server_port}"
+    with answering(ThreadingHTTPServer(("127.0.0.1", 0), Handler)) as made.address:
         yield made
-        server.shutdown()
-        thread.join()
 
 
 @pytest.fixture

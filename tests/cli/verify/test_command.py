@@ -19,6 +19,7 @@ from homing.cli.ready_block import ready_block
 from homing.cli.verify import command, engines
 from homing.core.config import parse
 from homing.core.placement.minting import looks_minted
+from tests.http_serving import answering
 
 SSE = {"content-type": "text/event-stream"}
 SMALL = ("--conversations", "5", "--turns", "4", "--answer-tokens", "3", "--concurrency", "2")
@@ -99,12 +100,8 @@ class Handler(BaseHTTPRequestHandler):
 @pytest.fixture
 def gateway() -> Iterator[FakeGateway]:
     server = FakeGateway()
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    yield server
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with answering(server):
+        yield server
 
 
 def verify(gateway: FakeGateway, *arguments: str, yes: bool = True) -> Result:
