@@ -221,14 +221,16 @@ def overview(reports: Sequence[Report]) -> str:
 
 
 def _drawn(draws: Draws, name: str) -> str:
-    """Bold: the best median, or within 5% of it."""
+    """Bold: the best median, or within 5% of it, among those with the most draws: one draw proves little."""
     own = draws.get(name)
     if not own:
         return ""
+    most = max(map(len, draws.values()))
+    rivals = [f for f in draws.values() if len(f) == most]
     cells = []
     for get in _TIMES[1:3]:
         values = sorted(map(get, own))
-        middle, best = median(values), min(median(map(get, f)) for f in draws.values() if f)
-        text = f"**{_short(middle)}**" if middle <= 1.05 * best else _short(middle)
+        middle, best = median(values), min(median(map(get, f)) for f in rivals)
+        text = f"**{_short(middle)}**" if len(own) == most and middle <= 1.05 * best else _short(middle)
         cells.append(text if len(values) == 1 else f"{text} ({_short(values[0])}-{_short(values[-1])})")
     return " / ".join(cells)

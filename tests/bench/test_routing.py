@@ -174,6 +174,10 @@ def test_of_several_draws_the_middle_and_both_ends_are_told():
     assert [report.stem for report in reports] == ["chat-0.7", "chat-0.7.seed1", "chat-0.7.seed2"]
     assert overview(reports).splitlines()[2] == "| ours | **2.50** (1.00-3.00) / **2.00** (2.00-2.00) |"
     assert "**chat, load 0.7, seed 2**" in table(reports[2])
+    once = msgspec.structs.replace(good, contender="once", p90_s=0.5)
+    told = overview([reports[0].with_(once), *reports[1:]])
+    assert "| once | 0.50 / 2.00 |" in told
+    assert "| ours | **2.50** (" in told
 
 
 def test_what_is_measured_again_replaces_what_was():
