@@ -130,7 +130,7 @@ class Placing:
     def release(self, decision: Decision | None, closing: SessionKey | None) -> None:
         """The id of a session that is closed may lead to any pool, so it is forgotten in all."""
         if decision is not None:
-            self._placer.load.end(decision.place, decision.tokens)
+            self._placer.load.end(decision.place, decision.uncached, decision.tokens)
         if closing is not None:
             self.close(self._pools(), closing, "client")
 

@@ -145,7 +145,7 @@ class Settled:
         return BodyAnswer()
 
     def release(self) -> None:
-        self._load.end(self._decision.place, self._decision.tokens)
+        self._load.end(self._decision.place, self._decision.uncached, self._decision.tokens)
 
 
 class UnnamedRequest(RoutedRequest):

@@ -156,7 +156,7 @@ class Homing:
     def ended(self, running: Running, now: float) -> None:
         if (sent := self._decisions.pop(id(running), None)) is not None:
             placer, decision = sent
-            placer.load.end(decision.place, decision.tokens)
+            placer.load.end(decision.place, decision.uncached, decision.tokens)
             self._outcomes.append((running, decision, now))
 
     def tick(self, now: float) -> None:

@@ -47,6 +47,7 @@ class Vector(msgspec.Struct, array_like=True, frozen=True, gc=False):
     arrived_tokens: float = 0.0  # to be prefilled, of all requests ever; 0: a former version, which does not tell
     heard_ago_s: float = 0.0  # the newest first token of a request of its own, if it has just heard of that; else 0
     waited_tokens: float = 0.0  # at that moment
+    uncached_tokens: float = 0.0  # of the prompts in flight: no more can be pending
 
 
 class Meter:
@@ -55,12 +56,13 @@ class Meter:
     __slots__ = (
         "_heard", "_unread_bytes", "activity", "assumed_speed", "cache_tokens", "context_tokens", "foreign",
         "in_flight", "others_context", "others_in_flight", "others_pending", "others_sessions", "others_tokens",
-        "queue", "retention", "sent_bytes", "speed",
+        "others_uncached", "queue", "retention", "sent_bytes", "speed", "uncached_tokens",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.in_flight = 0
         self.context_tokens = 0.0  # of the prompts in flight
+        self.uncached_tokens = 0.0  # of these, what was not cached
         self.queue = Queue()
         self.speed = Speed()
         self.retention = Retention()
@@ -73,6 +75,7 @@ class Meter:
         self.others_sessions = 0
         self.others_tokens = 0.0
         self.others_context = 0.0
+        self.others_uncached = 0.0
         self.sent_bytes = 0
         self._unread_bytes = 0
         self._heard: tuple[float, float, float] | None = None  # when, of which moment, what waited then
@@ -83,9 +86,22 @@ class Meter:
 
     def begin(self, tokens: float, now: float, context: float = 0.0) -> float:
         """As `Load.begin`."""
+        in_queue = self.in_queue(self.speed.learned(self.assumed_speed), now)
         self.in_flight += 1
         self.context_tokens += context
-        return self.queue.add(tokens, now, self.speed.learned(self.assumed_speed))
+        self.uncached_tokens += tokens
+        return self.queue.append(tokens, now, in_queue)
+
+    def end(self, tokens: float, context: float) -> None:
+        """As `Load.end`."""
+        self.in_flight -= 1
+        self.context_tokens = max(0.0, self.context_tokens - context) if self.in_flight else 0.0
+        self.uncached_tokens = max(0.0, self.uncached_tokens - tokens) if self.in_flight else 0.0
+
+    def in_queue(self, tokens_per_s: float, now: float) -> float:
+        """Tokens that wait, of those that pickers have sent. Whose answer has ended does not wait: that says how little
+        it is where nothing tells of first tokens, as where answers are not streamed."""
+        return min(self.queue.waiting(now, tokens_per_s), self.uncached_tokens + self.others_uncached)
 
     def waiting(self, now: float) -> float:
         """Tokens to be prefilled before a request that comes now."""
@@ -93,23 +109,27 @@ class Meter:
 
     def waiting_at(self, tokens_per_s: float, now: float) -> float:
         """The same for who has asked for the speed already."""
-        return self.queue.waiting(now, tokens_per_s) + self.others_pending + self.foreign
+        return self.in_queue(tokens_per_s, now) + self.others_pending + self.foreign
 
     def vector(self, now: float) -> Vector:
         """In whole tokens: half as long on the wire."""
         self.activity.advance(now)
         told, at, waited = self._heard or (-VALID_S, 0.0, 0.0)
-        news = (max(0.0, now - at), int(waited)) if now - told < VALID_S else (0, 0)
+        new = now - told < VALID_S
+        tokens, seconds = self.speed.own
         return Vector(
-            int(self.queue.own_waiting(now, self.tokens_per_s)),
-            self.in_flight,
-            self.activity.sessions,
-            int(self.activity.tokens),
-            *self.speed.own,
-            self.sent_bytes,
-            int(self.context_tokens),
-            int(self.queue.own),
-            *news,
+            pending_tokens=int(min(self.queue.own_waiting(now, self.tokens_per_s), self.uncached_tokens)),
+            in_flight=self.in_flight,
+            sessions=self.activity.sessions,
+            working_set_tokens=int(self.activity.tokens),
+            prefilled_tokens=tokens,
+            prefill_seconds=seconds,
+            sent_bytes=self.sent_bytes,
+            context_tokens=int(self.context_tokens),
+            arrived_tokens=int(self.queue.own),
+            heard_ago_s=max(0.0, now - at) if new else 0,
+            waited_tokens=int(waited) if new else 0,
+            uncached_tokens=int(self.uncached_tokens),
         )
 
     def first_token(self, mark: float, at: float, now: float) -> None:
@@ -130,6 +150,7 @@ class Meter:
         self.others_in_flight += new.in_flight - before.in_flight
         self.others_sessions += new.sessions - before.sessions
         self.others_context = max(0.0, self.others_context + new.context_tokens - before.context_tokens)
+        self.others_uncached = max(0.0, self.others_uncached + new.uncached_tokens - before.uncached_tokens)
         self.others_tokens = max(0.0, self.others_tokens + new.working_set_tokens - before.working_set_tokens)
         self.speed.hear(new.prefilled_tokens - before.prefilled_tokens, new.prefill_seconds - before.prefill_seconds)
         if before.sent_bytes:  # not what it had sent before we heard of it
@@ -150,7 +171,7 @@ class Meter:
         largest of what was sent; and what is too little for them was sent by somebody that nobody knows."""
         speed = self.tokens_per_s
         self.queue.at_most(requests, now, speed)
-        self.foreign = max(0.0, 0.5 * requests * tokens_each - self.queue.waiting(now, speed) - self.others_pending)
+        self.foreign = max(0.0, 0.5 * requests * tokens_each - self.in_queue(speed, now) - self.others_pending)
 
 
 def _not_told(vector: Vector) -> float:
@@ -199,12 +220,11 @@ class Load:
         for `Queue.first_token`."""
         return self.meter(place).begin(tokens, now, context)
 
-    def end(self, place: Place, context: float = 0.0) -> None:
-        """`context` as at its beginning."""
+    def end(self, place: Place, tokens: float = 0.0, context: float = 0.0) -> None:
+        """Both as at its beginning."""
         meter = self._meters.get(place)
         if meter is not None and meter.in_flight > 0:
-            meter.in_flight -= 1
-            meter.context_tokens = max(0.0, meter.context_tokens - context) if meter.in_flight else 0.0
+            meter.end(tokens, context)
 
     def in_flight(self, place: Place) -> int:
         """This picker's own."""
@@ -226,6 +246,7 @@ class Load:
         ):  # those streams still end, and siblings still take back what they said
             after = self.meter(place)
             after.in_flight, after.context_tokens = before.in_flight, before.context_tokens
+            after.uncached_tokens = before.uncached_tokens
             after.queue = Queue(before.queue.own)
             after.hear(others, NOTHING, 0.0)
 
@@ -277,4 +298,5 @@ def _others(meter: Meter) -> Vector:
         meter.others_sessions,
         meter.others_tokens,
         context_tokens=meter.others_context,
+        uncached_tokens=meter.others_uncached,
     )

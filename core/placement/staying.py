@@ -39,7 +39,7 @@ class Staying:
         cached = expected * meter.retention.kept
         meter.assumed_speed = learned.prefill_tokens_per_s * home.weight
         speed = meter.tokens_per_s
-        in_queue = meter.queue.waiting(now, speed)
+        in_queue = meter.in_queue(speed, now)
         waiting = in_queue + meter.others_pending + meter.foreign
         if not content(meter, learned, settings, tokens, cached, speed, waiting):
             return None
@@ -54,6 +54,7 @@ class Staying:
         meter.sent(size_bytes)
         meter.in_flight += 1
         meter.context_tokens += tokens
+        meter.uncached_tokens += uncached
         load = scales.load
         load.underway.add(digest, to_come, meter, meter.queue.append(uncached, now, in_queue), now)
         load.begun(uncached)

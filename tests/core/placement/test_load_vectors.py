@@ -29,13 +29,13 @@ def test_contexts_in_flight_are_counted_until_their_request_ends_and_told():
     load = Load()
     load.begin(A, 100.0, 0.0, context=5000.0)
     load.begin(A, 10.0, 0.0, context=300.0)
-    load.end(A, 5000.0)
+    load.end(A, 100.0, 5000.0)
     assert load.vectors(0.0)[A].context_tokens == 300.0
     load.absorb("other", {A: Vector(context_tokens=40.0)}, 0.0)
     assert (load.others(A).context_tokens, load.meter(A).context_tokens) == (40.0, 300.0)
     load.forget(A)
     assert (load.others(A).context_tokens, load.meter(A).context_tokens) == (40.0, 300.0)
-    load.end(A, 300.0)
+    load.end(A, 10.0, 300.0)
     assert load.meter(A).context_tokens == 0.0
 
 
@@ -65,15 +65,17 @@ def test_what_siblings_send_drains_with_what_is_sent_here_at_one_speed():
 
 def test_of_a_sibling_that_speaks_for_the_first_time_what_still_waits_counts():
     load = Load()
-    load.absorb("other", {A: Vector(300.0, arrived_tokens=9000.0)}, 0.0)
+    load.absorb("other", {A: Vector(300.0, arrived_tokens=9000.0, uncached_tokens=300.0)}, 0.0)
     assert waiting(load, 0.0) == 300.0
-    load.absorb("other", {A: Vector(350.0, arrived_tokens=9050.0)}, 0.0)
+    load.absorb("other", {A: Vector(350.0, arrived_tokens=9050.0, uncached_tokens=350.0)}, 0.0)
     assert waiting(load, 0.0) == 350.0
 
 
 def test_a_word_that_was_overtaken_is_left_alone():
     load = Load()
-    older, newer = Vector(100.0, 1, arrived_tokens=100.0), Vector(150.0, 2, arrived_tokens=150.0)
+    older, newer = (
+        Vector(tokens, n, arrived_tokens=tokens, uncached_tokens=tokens) for tokens, n in ((100, 1), (150, 2))
+    )
     for vector in (older, newer, older, newer):
         load.absorb("other", {A: vector}, 0.0)
     assert waiting(load, 0.0) == 150.0
@@ -82,8 +84,8 @@ def test_a_word_that_was_overtaken_is_left_alone():
 
 def test_what_was_sent_before_a_silence_counts_once():
     load = Load()
-    load.absorb("other", {A: Vector(80_000.0, 1, arrived_tokens=80_000.0)}, 0.0)
-    load.absorb("other", {A: Vector(68_000.0, 2, arrived_tokens=84_000.0)}, VALID_S + 1.0)
+    load.absorb("other", {A: Vector(80_000.0, 1, arrived_tokens=80_000.0, uncached_tokens=80_000.0)}, 0.0)
+    load.absorb("other", {A: Vector(68_000.0, 2, arrived_tokens=84_000.0, uncached_tokens=84_000.0)}, VALID_S + 1.0)
     assert waiting(load, 2.0) == 84_000.0 - 16_000.0
     assert load.others(A).in_flight == 2
 
@@ -92,7 +94,7 @@ def test_a_sibling_that_counts_anew_is_heard_after_a_second():
     """It forgot the replica, which came back within 100 ms."""
     load = Load()
     for now, tokens in ((0.0, 800.0), (0.9, 10.0), (1.1, 10.0), (1.2, 30.0)):
-        load.absorb("other", {A: Vector(tokens, 1, arrived_tokens=tokens)}, now)
+        load.absorb("other", {A: Vector(tokens, 1, arrived_tokens=tokens, uncached_tokens=tokens)}, now)
     assert waiting(load, 1.2) == 20.0
 
 
@@ -139,3 +141,25 @@ def test_only_what_keeps_an_engine_busy_is_urgent():
 def test_a_vector_travels_as_a_short_array():
     assert msgspec.json.encode(Vector(1.5, 2, 3, 4.0)).startswith(b"[1.5,2,3,4.0")
     assert msgspec.json.decode(b"[1.5,2]", type=Vector) == Vector(1.5, 2)
+
+
+def test_whose_answer_has_ended_does_not_wait():
+    load = Load()
+    for tokens in (50_000.0, 20_000.0, 10.0):
+        load.begin(A, tokens, 0.0, context=tokens)
+    load.end(A, 50_000.0, 50_000.0)
+    assert load.meter(A).waiting(0.1) == 20_010.0
+    assert load.vectors(0.1)[A].uncached_tokens == 20_010
+    load.end(A, 20_000.0, 20_000.0)
+    assert load.begin(A, 5.0, 0.1) == 70_015.0
+    assert load.meter(A).waiting(0.1) == 15.0
+
+
+def test_what_siblings_have_in_flight_may_wait_too():
+    ours, theirs = Load(), Load()
+    theirs.begin(A, 30_000.0, 0.0)
+    ours.absorb("other", theirs.vectors(0.0), 0.0)
+    assert ours.meter(A).waiting(0.0) == 30_000.0
+    theirs.end(A, 30_000.0)
+    ours.absorb("other", theirs.vectors(0.1), 0.1)
+    assert ours.meter(A).waiting(0.1) == 0.0

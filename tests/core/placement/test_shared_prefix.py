@@ -105,7 +105,7 @@ class World:
             now, _, session, decision = heapq.heappop(due)
             if session is None:
                 assert decision is not None
-                self.placer.load.end(decision.place)
+                self.placer.load.end(decision.place, decision.uncached)
                 continue
             decision, first = self.turn(session, now)
             count += 2
