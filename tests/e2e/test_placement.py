@@ -67,7 +67,7 @@ async def test_one_large_prompt_makes_small_sessions_elsewhere(stack: StaticStac
     await asyncio.to_thread(begun, stack, 1)
     receipt = explained(stack, "small")
     assert receipt["home"] == home
-    new = [await ask(stack.data, turn("m", 100, None)) for _ in range(2)]
+    new = await many(stack.data, [turn("m", 100, None)] * 2, 2)  # while the large one is not answered
     assert home not in {a.headers["x-homing-replica"] for a in new}
     assert (await large).headers["x-homing-replica"] == home
 
