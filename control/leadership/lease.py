@@ -7,13 +7,15 @@ refuses a leader whose time is over, whatever that one believes.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import msgspec
-from redis.asyncio import Redis
-from redis.asyncio.client import Pipeline
-from redis.exceptions import WatchError
 
 from homing.control.leadership.standing import LEASE_S, Role
+
+if TYPE_CHECKING:
+    from redis.asyncio import Redis
+    from redis.asyncio.client import Pipeline
 
 MEMBER_S = 10.0
 """A control service that was not heard of for so long is not shown any more."""
@@ -137,6 +139,8 @@ class Lease:
 
     @staticmethod
     async def _done(pipeline: Pipeline) -> bool:
+        from redis.exceptions import WatchError  # an extra: nobody else needs it
+
         try:
             return bool((await pipeline.execute())[0])
         except WatchError:
